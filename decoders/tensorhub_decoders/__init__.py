@@ -1,0 +1,1 @@
+"""The decoders that ship with tensorhub-contracts, registered through entry points like anyone's."""

@@ -1,0 +1,181 @@
+"""A checkpoint as its headers describe it: every tensor of every shard, and what its configuration declares."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+from tensorhub_contracts.declaration_sources import DeclarationSource, read_declarations
+from tensorhub_contracts.errors import Refusal, Violation
+from tensorhub_contracts.header import Header, Source, read_header
+from tensorhub_contracts.pipeline import component_folder
+from tensorhub_contracts.shard_index import NUMBERED, disagreements
+from tensorhub_contracts.shard_set import ShardSet, find_shards
+from tensorhub_contracts.tensor_entry import TensorEntry
+
+#: Called after each header with how many have been read and how many there are.
+Progress = Callable[[int, int], None]
+
+
+@frozen
+class Shard:
+    """One file of a checkpoint: its name, its size and how much of it was read (8 + header_length bytes)."""
+
+    name: str
+    file_size: int
+    header_length: int
+    tensor_count: int
+    metadata: Mapping[str, str]
+
+
+@frozen
+class Checkpoint:
+    """What the headers and the configuration of a checkpoint say; no weight byte was read for it.
+
+    `shard_of` maps a tensor to the shard that holds it. `config` is `config.json`, or empty. `headers_digest` is the
+    SHA-256 over each shard's name, size and header, in order: it identifies the checkpoint's layout and geometry,
+    not its values. `bytes_read` counts headers, their lengths and the JSON files.
+    """
+
+    path: str
+    component: str
+    shards: tuple[Shard, ...]
+    tensors: Mapping[str, TensorEntry]
+    shard_of: Mapping[str, str]
+    declarations: tuple[DeclarationSource, ...]
+    config: Mapping[str, Any]
+    index_name: str
+    extra_files: tuple[str, ...]
+    held_twice: Mapping[str, tuple[str, ...]]
+    headers_digest: str
+    bytes_read: int
+
+
+def read_checkpoint(source: Source | Path, component: str = "", *, progress: Progress | None = None) -> Checkpoint:
+    """Read the headers of a checkpoint and what declares its layout.
+
+    `source` is a folder, a `.safetensors` file, an open binary file or the bytes of one file; `component` picks a
+    sub-folder of a pipeline. Reads 8 + header length bytes of each shard and the JSON files, keeps no descriptor open
+    and maps nothing. Raises `Refusal` with every violation of the container.
+    """
+    if not isinstance(source, str | os.PathLike):
+        name = str(getattr(source, "name", "(bytes)"))
+        return _assemble(name, "", ShardSet((name,)), {name: read_header(source, name=name)}, (), {}, 0)
+    path = Path(source)
+    if not path.exists():
+        raise _not_there(path)
+    if not path.is_dir():
+        return _read_single_file(path)
+    folder = component_folder(path, component)
+    shard_set = find_shards(folder)
+    headers = _read_headers(folder, shard_set.shards, progress)
+    declarations, config, size = read_declarations(folder)
+    return _assemble(str(path), component, shard_set, headers, declarations, config, size)
+
+
+def _read_single_file(path: Path) -> Checkpoint:
+    """A file alone is a checkpoint if it is whole; the configuration that lies beside it declares its layout."""
+    matched = NUMBERED.match(path.name)
+    if matched and int(matched[3]) > 1:
+        remedy = f"Point at the folder, {path.parent}."
+        found = f"shard {int(matched[2])} of {int(matched[3])} alone"
+        raise Refusal([Violation("shards-incomplete", path.name, "a whole checkpoint", found, remedy, str(path))])
+    header = read_header(path)
+    declarations, config, size = read_declarations(path.parent)
+    return _assemble(str(path), "", ShardSet((path.name,)), {path.name: header}, declarations, config, size)
+
+
+def _read_headers(folder: Path, shards: tuple[str, ...], progress: Progress | None) -> dict[str, Header]:
+    headers: dict[str, Header] = {}
+    violations: list[Violation] = []
+    prefix = os.fspath(folder) + os.sep
+    for number, shard in enumerate(shards, 1):
+        try:
+            headers[shard] = read_header(prefix + shard, name=shard)
+        except Refusal as refusal:
+            violations += refusal.violations
+        if progress is not None:
+            progress(number, len(shards))
+    if violations:
+        raise Refusal(violations)
+    return headers
+
+
+def _assemble(
+    path: str,
+    component: str,
+    shard_set: ShardSet,
+    headers: Mapping[str, Header],
+    declarations: tuple[DeclarationSource, ...],
+    config: Mapping[str, Any],
+    config_size: int,
+) -> Checkpoint:
+    tensors: dict[str, TensorEntry] = {}
+    shard_of: dict[str, str] = {}
+    for shard, header in headers.items():
+        tensors.update(header.tensors)
+        shard_of.update(dict.fromkeys(header.tensors, shard))
+    twice: dict[str, tuple[str, ...]] = {}
+    if len(tensors) != sum(len(header.tensors) for header in headers.values()):
+        twice = _held_twice(headers)
+    if shard_set.weight_map is not None:
+        if shard_set.weight_map != shard_of:
+            violations = disagreements(shard_set.weight_map, shard_of, twice, name=shard_set.index_name)
+            if violations:
+                raise Refusal(violations)
+        for tensor in twice:
+            shard_of[tensor] = shard_set.weight_map[tensor]
+            tensors[tensor] = headers[shard_of[tensor]].tensors[tensor]
+    elif twice:
+        raise Refusal(_twice_violation(tensor, holders) for tensor, holders in twice.items())
+    return Checkpoint(
+        path=path,
+        component=component,
+        shards=tuple(
+            Shard(name, header.file_size, header.length, len(header.tensors), header.metadata)
+            for name, header in headers.items()
+        ),
+        tensors=tensors,
+        shard_of=shard_of,
+        declarations=declarations,
+        config=config,
+        index_name=shard_set.index_name,
+        extra_files=shard_set.extra,
+        held_twice=twice,
+        headers_digest=_digest(headers),
+        bytes_read=sum(8 + header.length for header in headers.values()) + shard_set.index_size + config_size,
+    )
+
+
+def _held_twice(headers: Mapping[str, Header]) -> dict[str, tuple[str, ...]]:
+    holders: dict[str, tuple[str, ...]] = {}
+    for shard, header in headers.items():
+        for tensor in header.tensors:
+            holders[tensor] = (*holders.get(tensor, ()), shard)
+    return {tensor: shards for tensor, shards in holders.items() if len(shards) > 1}
+
+
+def _twice_violation(tensor: str, holders: tuple[str, ...]) -> Violation:
+    remedy = "Add the index that says which shard counts, or remove the copy."
+    return Violation("tensor-duplicate", tensor, "each tensor in one shard", f"it in {', '.join(holders)}", remedy)
+
+
+def _digest(headers: Mapping[str, Header]) -> str:
+    import hashlib  # after the headers: a refused container needs none
+
+    digest = hashlib.sha256()
+    for name, header in headers.items():
+        digest.update(f"{name}\0{header.file_size}\0{header.length}\0".encode("utf-8", "surrogateescape"))
+        digest.update(header.raw)
+    return "sha256:" + digest.hexdigest()
+
+
+def _not_there(path: Path) -> Refusal:
+    if path.is_symlink():
+        found = f"a link to {os.readlink(path)}, which does not exist"
+        return Refusal([Violation("file-broken-link", str(path), "a file or a folder", found, "Download the file again.")])
+    return Refusal([Violation("checkpoint-not-found", str(path), "a folder or a .safetensors file", "nothing at that path", "Check the path.")])

@@ -1,0 +1,170 @@
+"""The facts of a contract, as frozen classes: what `registry.toml` is structured into."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from attrs import Factory, frozen
+
+from tensorhub_contracts.shapes import Dimension
+
+#: A value that a configuration file must hold. Types are exact: 128.0 and true are not 128.
+DeclaredValue = str | int | tuple[int, ...]
+
+#: The least compute capability (sm, 89 is 8.9) that a lane needs; "none" is written out, never a silent 0.
+Floor = int | Literal["none"]
+
+Evidence = Literal["code", "report", "inferred"]
+Source = Literal["quantization_config", "hf_quant_config", "params"]
+Role = Literal["weight-scale", "global-scale", "activation-scale", "zero-point", "cache-scale", "producer-note"]
+ScaleDirection = Literal["multiply", "global-divides", "none"]
+
+
+@frozen
+class TensorFacts:
+    """One tensor of a unit: its name pattern, the dtypes it may have and the shapes it may have."""
+
+    name: str
+    dtypes: tuple[str, ...]
+    shapes: tuple[tuple[Dimension, ...], ...]
+    optional: bool = False
+
+    @property
+    def suffix(self) -> str:
+        """What follows the placeholder: `.weight` of `{module}.weight`."""
+        return self.name.partition("}")[2]
+
+
+@frozen
+class Form:
+    """One way in which a unit of the contract is written; the tensor with the role `weight` is the primary one."""
+
+    name: str
+    tensors: Mapping[str, TensorFacts]
+
+    @property
+    def primary(self) -> TensorFacts:
+        """The tensor that the sidecars belong to; its dimensions bind the symbols."""
+        return self.tensors["weight"]
+
+
+@frozen
+class Requirement:
+    """One key that a declaration must hold. Dots step into objects and `*` stands for every member of one.
+
+    Exactly one of `equals`, `any_of` and `null` states the value. A requirement that is `optional` is met by absence.
+    """
+
+    key: str
+    equals: DeclaredValue | None = None
+    any_of: tuple[str, ...] = ()
+    null: bool = False
+    optional: bool = False
+
+
+@frozen
+class Declares:
+    """What one kind of configuration source must say for a checkpoint to declare the contract."""
+
+    source: Source
+    require: tuple[Requirement, ...]
+
+
+@frozen
+class DenseRule:
+    """Which dtypes the tensors that nothing scales may have: matrices have rank 2 or more, vectors less."""
+
+    matrix_dtypes: tuple[str, ...] = ("BF16", "F16", "F32")
+    vector_dtypes: tuple[str, ...] = ("BF16", "F16", "F32")
+
+
+@frozen
+class Contract:
+    """A named tensor layout. `digest` is the SHA-256 of its normative facts; see `normative_facts`."""
+
+    handle: str
+    summary: str
+    element: str
+    reference_dequant: str
+    evidence: Evidence
+    decoder: Literal["shipped", "none"]
+    source: str
+    unproved: tuple[str, ...]
+    scale_direction: ScaleDirection = "none"
+    block: tuple[int, int] | None = None
+    multiple_of: Mapping[str, int] = Factory(dict)
+    whole_tree: bool = False
+    probe: str = ""
+    dense: DenseRule = DenseRule()
+    floors: Mapping[str, Floor] = Factory(dict)
+    form: tuple[Form, ...] = ()
+    declares: tuple[Declares, ...] = ()
+
+    @property
+    def quantized(self) -> bool:
+        """Whether the contract has units; the plain ones have none."""
+        return bool(self.form)
+
+
+@frozen
+class Leaf:
+    """A sidecar's name: the end of its last dotted segment, what it means, and what it belongs to.
+
+    `beside` lists what may stand in place of the suffix in the name of the tensor that the sidecar belongs to.
+    """
+
+    suffix: str
+    role: Role
+    beside: tuple[str, ...]
+    used_by: str
+    needs_quantized: bool = False
+
+
+@frozen
+class Payload:
+    """A name that marks a packed weight by itself, whatever lies beside it."""
+
+    suffix: str
+    used_by: str
+    dtypes: tuple[str, ...] = ()
+
+
+@frozen
+class ReferenceDequant:
+    """The formula that defines a contract's numbers, and where it rounds."""
+
+    name: str
+    formula: str
+    rounding: str
+
+
+@frozen
+class Conversion:
+    """An edge between contracts: `producible` loses precision and is done ahead of time, `decodable` is exact."""
+
+    source: tuple[str, ...]
+    to: tuple[str, ...]
+    kind: Literal["producible", "decodable"]
+
+
+@frozen
+class Superseded:
+    """A major that is no longer listed: it resolves to `by`, and only for who proves the recorded digest."""
+
+    handle: str
+    digest: str
+    by: str
+
+
+@frozen
+class RegistryFile:
+    """The content of `registry.toml`, structured and not yet judged."""
+
+    schema: int
+    contract: tuple[Contract, ...]
+    leaf: tuple[Leaf, ...] = ()
+    payload: tuple[Payload, ...] = ()
+    reference_dequant: tuple[ReferenceDequant, ...] = ()
+    conversion: tuple[Conversion, ...] = ()
+    superseded: tuple[Superseded, ...] = ()

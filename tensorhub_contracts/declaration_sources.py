@@ -1,0 +1,101 @@
+"""Where a checkpoint declares its layout: `config.json`, `hf_quant_config.json` and `params.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+from tensorhub_contracts.contract import Source
+from tensorhub_contracts.errors import Refusal, Violation
+from tensorhub_contracts.shard_set import read_json_file
+from tensorhub_contracts.strict_json import Duplicates, JsonFault, parse_json
+
+#: File, what steps to the object in it, and the kind of source that contracts know it by.
+_PLACES: tuple[tuple[str, tuple[str, ...], Source], ...] = (
+    ("config.json", ("quantization_config",), "quantization_config"),
+    ("config.json", ("text_config", "quantization_config"), "quantization_config"),
+    ("hf_quant_config.json", ("quantization",), "hf_quant_config"),
+    ("params.json", ("quantization",), "params"),
+)
+_REPAIR = "Take the file from the export that wrote the weights, or download it again."
+
+
+@frozen
+class DeclarationSource:
+    """One object that declares a layout; `where` names it in messages: `config.json: text_config.quantization_config`."""
+
+    where: str
+    kind: Source
+    content: Mapping[str, Any]
+
+
+def read_declarations(folder: Path) -> tuple[tuple[DeclarationSource, ...], dict[str, Any], int]:
+    """Return every declaration in `folder`, the content of `config.json`, and how many bytes were read.
+
+    A file that is absent or says `null` declares nothing. Raises `Refusal` with every file that is not a JSON object
+    and every declaration that is not an object or repeats a key.
+    """
+    violations: list[Violation] = []
+    contents: dict[str, dict[str, Any]] = {}
+    size = 0
+    for name in dict.fromkeys(place[0] for place in _PLACES):
+        path = folder / name
+        if not path.is_file() and not path.is_symlink():
+            continue
+        try:
+            text = read_json_file(path)
+            size += len(text)
+            content = parse_json(text, allow_non_finite=True)
+        except Refusal as refusal:
+            violations += refusal.violations
+            continue
+        except JsonFault as fault:
+            violations.append(Violation("config-json", name, "strict UTF-8 JSON", str(fault), _REPAIR, str(path)))
+            continue
+        if isinstance(content, dict):
+            contents[name] = content
+        else:
+            violations.append(Violation("config-json", name, "a JSON object", type(content).__name__, _REPAIR, str(path)))
+    sources = []
+    for name, steps, kind in _PLACES:
+        where = f"{name}: {'.'.join(steps)}"
+        declared = _step(contents.get(name), steps)
+        if declared is None:
+            continue
+        if not isinstance(declared, dict):
+            violations.append(Violation("declaration-invalid", where, "an object", ascii(declared)[:80], _REPAIR))
+            continue
+        for key in _repeated(contents[name], steps):
+            violations.append(Violation("declaration-invalid", f"{where}: {key}", "each key once", "the key more than once", _REPAIR))
+        sources.append(DeclarationSource(where, kind, declared))
+    if violations:
+        raise Refusal(violations)
+    return tuple(sources), contents.get("config.json", {}), size
+
+
+def _step(content: Any, steps: tuple[str, ...]) -> Any:
+    for step in steps:
+        if not isinstance(content, dict):
+            return None
+        content = content.get(step)
+    return content
+
+
+def _repeated(content: Any, steps: tuple[str, ...]) -> Iterator[str]:
+    """Keys that stand twice on the way to the declaration (the steps themselves), or anywhere inside it."""
+    for step in steps:
+        if isinstance(content, Duplicates) and step in content.repeated:
+            yield step
+        content = content[step]
+    pending = [content]
+    while pending:
+        each = pending.pop()
+        if isinstance(each, Duplicates):
+            yield from each.repeated
+        if isinstance(each, dict):
+            pending += each.values()
+        elif isinstance(each, list):
+            pending += each

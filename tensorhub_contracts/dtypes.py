@@ -1,0 +1,51 @@
+"""The dtypes of the safetensors format, 0.8, with their width in bits."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+Dtype = Literal[
+    "BOOL", "F4", "F6_E2M3", "F6_E3M2", "U8", "I8", "F8_E5M2", "F8_E4M3", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ",
+    "I16", "U16", "F16", "BF16", "I32", "U32", "F32", "C64", "F64", "I64", "U64",
+]  # fmt: skip  # one line a width family reads better than one line a name
+
+BITS: Final[dict[str, int]] = {
+    "F4": 4,
+    "F6_E2M3": 6,
+    "F6_E3M2": 6,
+    **dict.fromkeys(("BOOL", "U8", "I8", "F8_E5M2", "F8_E4M3", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ"), 8),
+    **dict.fromkeys(("I16", "U16", "F16", "BF16"), 16),
+    **dict.fromkeys(("I32", "U32", "F32"), 32),
+    **dict.fromkeys(("C64", "F64", "I64", "U64"), 64),
+}
+
+#: Floating-point values of 16 bits or more: the dtypes of tensors that nothing scales.
+DENSE: Final = frozenset({"F16", "BF16", "F32", "F64"})
+
+#: Floating-point values below 16 bits: a tensor of this dtype is quantized, whatever its name.
+NARROW_FLOAT: Final = frozenset(
+    {"F4", "F6_E2M3", "F6_E3M2", "F8_E5M2", "F8_E4M3", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ"}
+)
+
+#: Bytes that hold packed elements when a sidecar or a payload name says so, and plain integers otherwise.
+PACKED: Final = frozenset({"U8", "I8"})
+
+_LIMIT = 2**64
+
+
+def byte_length(dtype: str, shape: tuple[int, ...]) -> int | None:
+    """Return how many bytes a tensor takes, or None if no file can hold it.
+
+    `shape` is in elements. None means that the product of the dimensions or its width in bits does not fit in 64 bits,
+    or that sub-byte elements do not fill whole bytes: safetensors refuses the same.
+    """
+    bits = BITS[dtype]
+    elements = 1
+    for dimension in shape:
+        elements *= dimension
+        if elements >= _LIMIT:
+            return None
+    bits *= elements
+    if bits >= _LIMIT or bits % 8:
+        return None
+    return bits // 8

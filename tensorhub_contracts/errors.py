@@ -1,0 +1,64 @@
+"""The one error family: what is wrong, on which object, what was expected, what was found, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from attrs import frozen
+
+
+@frozen
+class Violation:
+    """One reason for a refusal.
+
+    `code` is one of the closed list in `refusal_codes.toml`. `object` names the tensor, file, key or handle that is
+    wrong; `shard` is the file that holds it, where there is one. `resembles` is the contract whose way of writing the
+    object was found, or empty.
+    """
+
+    code: str
+    object: str
+    expected: str
+    found: str
+    remedy: str
+    shard: str = ""
+    resembles: str = ""
+
+    def __str__(self) -> str:
+        place = f" (in {self.shard})" if self.shard else ""
+        looks = f" This is how {self.resembles} writes it." if self.resembles else ""
+        return f"{self.code}: {self.object}{place}: expected {self.expected}; found {self.found}.{looks} {self.remedy}"
+
+
+class TensorhubError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+
+class Refusal(TensorhubError):
+    """A typed, final answer: the input is refused, with every violation that was found, not the first.
+
+    `nearest` is the handle of the contract that the input was judged against or comes closest to, or None.
+    """
+
+    retryable = False
+
+    def __init__(self, violations: Iterable[Violation], *, nearest: str | None = None) -> None:
+        self.violations = tuple(violations)
+        self.nearest = nearest
+        super().__init__("\n".join(str(violation) for violation in self.violations))
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """The distinct codes, in the order in which they were found."""
+        return tuple(dict.fromkeys(violation.code for violation in self.violations))
+
+
+class RegistryError(TensorhubError):
+    """The registry itself is wrong: a fault of ours or of a plugin, never of a checkpoint.
+
+    `problems` lists every fault as "path: what is wrong".
+    """
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.problems))

@@ -1,0 +1,220 @@
+"""The one reader of safetensors headers: bounded, strict, and fast on the files that writers really write.
+
+A file is 8 bytes of little-endian length, that many bytes of UTF-8 JSON, and the payload. Reading a header reads
+8 + length bytes and nothing else, keeps no descriptor open and maps nothing.
+
+Two paths, one verdict. The fast path only ever accepts: a typed decode, three counts that exclude repeated keys, and a
+walk over the offsets. Whatever it cannot accept goes to `header_diagnosis`, which decides and lists everything wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Mapping
+from mmap import mmap
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import msgspec
+from attrs import frozen
+
+from tensorhub_contracts.dtypes import byte_length
+from tensorhub_contracts.errors import Refusal, Violation
+from tensorhub_contracts.file_kinds import recognize
+from tensorhub_contracts.tensor_entry import TensorEntry
+
+#: The bound of safetensors itself: a longer header is refused before anything is allocated.
+HEADER_LENGTH_LIMIT: Final = 100_000_000
+
+
+@frozen
+class Header:
+    """What a file's header says, proved consistent: entries tile the payload, and the payload fills the file.
+
+    `raw` is the header as it lies in the file, `length` its size in bytes, `file_size` the size of the whole file.
+    """
+
+    file_size: int
+    length: int
+    tensors: Mapping[str, TensorEntry]
+    metadata: Mapping[str, str]
+    raw: bytes
+
+
+#: What a header can be read from: a path, an open binary file, or the bytes of a file (bytes, memoryview, mmap).
+Source = str | os.PathLike[str] | BinaryIO | bytes | bytearray | memoryview | mmap
+
+
+class _ByteLengths(dict[tuple[str, tuple[int, ...]], "int | None"]):
+    """Remembers the byte length of each dtype and shape: a checkpoint has thousands of tensors and few geometries."""
+
+    def __missing__(self, geometry: tuple[str, tuple[int, ...]]) -> int | None:
+        shape = geometry[1]
+        length = None if any(dimension < 0 for dimension in shape) else byte_length(*geometry)
+        self[geometry] = length
+        return length
+
+
+_entries = msgspec.json.Decoder(dict[str, TensorEntry])
+_metadata = msgspec.json.Decoder(dict[str, str])
+
+
+def read_header(source: Source, *, name: str = "", limit: int = HEADER_LENGTH_LIMIT) -> Header:
+    """Read one file's header and prove it consistent.
+
+    `name` is how messages call the file; by default the path as it was given. Raises `Refusal` with every violation
+    of the file. At least as strict as safetensors 0.8: duplicate keys, NaN literals, booleans as numbers, sizes over
+    64 bits, holes, overlaps and trailing bytes are refused.
+    """
+    if isinstance(source, str | os.PathLike):
+        return _read_path(os.fspath(source), name or str(source), limit)
+    if isinstance(source, bytes | bytearray | memoryview | mmap):
+        return _read_buffer(source, name or "(bytes)", limit)
+    name = name or str(getattr(source, "name", "(file object)"))
+    file_size = source.seek(0, os.SEEK_END)
+    source.seek(0)
+    length = _declared_length(source.read(8), file_size, name, limit, source.read)
+    source.seek(8)
+    return parse_header(source.read(length), file_size=file_size, name=name)
+
+
+def _read_buffer(source: bytes | bytearray | memoryview | mmap, name: str, limit: int) -> Header:
+    with memoryview(source) as view:
+        length = _declared_length(bytes(view[:64]), len(view), name, limit)
+        return parse_header(bytes(view[8 : 8 + length]), file_size=len(view), name=name)
+
+
+def _read_path(path: str, name: str, limit: int) -> Header:
+    """Read 8 + length bytes with exact positioned reads; read-ahead would pull megabytes around each header."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0))
+    except OSError as error:
+        raise _unreadable(path, name, error) from error
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise Refusal([_violation("file-unreadable", name, "a regular file", _kind_of_node(status.st_mode), _DOWNLOAD)])
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+        first = os.pread(descriptor, 8, 0)
+        length = _declared_length(first, status.st_size, name, limit, lambda count: os.pread(descriptor, count, 8))
+        raw = os.pread(descriptor, length, 8)
+        while len(raw) < length and (more := os.pread(descriptor, length - len(raw), 8 + len(raw))):
+            raw += more
+    except OSError as error:
+        raise _unreadable(path, name, error) from error
+    finally:
+        os.close(descriptor)
+    return parse_header(raw, file_size=status.st_size, name=name)
+
+
+def parse_header(raw: bytes, *, file_size: int, name: str) -> Header:
+    """Parse the JSON of a header that was read from a file of `file_size` bytes; raise `Refusal` with what is wrong."""
+    parsed = _parse_fast(raw, file_size - 8 - len(raw))
+    if parsed is None:
+        from tensorhub_contracts.header_diagnosis import diagnose_header  # only for files that the fast path declines
+
+        parsed = diagnose_header(raw, file_size=file_size, name=name)
+    tensors, metadata = parsed
+    return Header(file_size, len(raw), tensors, metadata, raw)
+
+
+def _parse_fast(raw: bytes, payload_size: int) -> tuple[dict[str, TensorEntry], dict[str, str]] | None:
+    """Return entries and metadata if the header is certainly right, else None. Never refuses, so it never explains.
+
+    Without a backslash in the text, keys stand as they are spelled; with as many `"dtype"`, `"shape"` and
+    `"data_offsets"` as there are distinct names, no key at either level is repeated.
+    """
+    if raw[:1] != b"{" or b"\\" in raw:
+        return None
+    metadata: dict[str, str] = {}
+    body = raw
+    try:
+        if raw.startswith(b'{"__metadata__":{'):
+            end = raw.index(b"}") + 1
+            metadata = _metadata.decode(raw[16:end])
+            if raw[16:end].count(b'"') != 4 * len(metadata):  # a repeated key: its quotes are there, its entry is not
+                return None
+            if raw[end : end + 2] == b',"':
+                body = b"{" + raw[end + 1 :]
+            elif raw[end:].strip(b" ") == b"}":
+                return ({}, metadata) if payload_size == 0 else None
+            else:
+                return None
+        tensors = _entries.decode(body)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    count = len(tensors)
+    if "__metadata__" in tensors:
+        return None
+    if body.count(b'"data_offsets"') != count or body.count(b'"dtype"') != count or body.count(b'"shape"') != count:
+        return None
+    return (tensors, metadata) if _tiles(tensors, payload_size) else None
+
+
+_byte_lengths = _ByteLengths()
+
+
+def _tiles(tensors: Mapping[str, TensorEntry], payload_size: int) -> bool:
+    """Whether the tensors fill the payload without holes or overlaps, each with the bytes that its geometry takes."""
+    lengths = _byte_lengths
+    if len(lengths) > 100_000:  # a process that inspects very many different checkpoints does not grow without bound
+        lengths.clear()
+    entries: list[TensorEntry] | None = None
+    position = 0
+    for entry in tensors.values():
+        begin, end = entry.data_offsets
+        if begin != position or end - begin != lengths[entry.dtype, entry.shape]:
+            entries = sorted(tensors.values(), key=lambda each: each.data_offsets)
+            break
+        position = end
+    if entries is not None:
+        position = 0
+        for entry in entries:
+            begin, end = entry.data_offsets
+            if begin != position or end - begin != lengths[entry.dtype, entry.shape]:
+                return False
+            position = end
+    return position == payload_size
+
+
+_DOWNLOAD = "Download the file again and compare its size with the one that its source states."
+
+
+def _declared_length(first: bytes, file_size: int, name: str, limit: int, read_more: Callable[[int], bytes] | None = None) -> int:
+    """Return the header length that the first 8 bytes declare, judged against the file before anything is allocated."""
+    if file_size == 0:
+        raise Refusal([_violation("file-empty", name, "a safetensors file", "0 bytes", _DOWNLOAD)])
+    length = int.from_bytes(first[:8], "little")
+    if 2 <= length <= limit and length <= file_size - 8 and file_size >= 10:
+        return length
+    sample = first if len(first) > 8 or read_more is None else first + read_more(56)
+    if kind := recognize(sample):
+        found = f"{kind} ({file_size:,} bytes)"
+        raise Refusal([_violation("file-not-safetensors", name, "a safetensors file", found, _DOWNLOAD)])
+    if file_size < 10:
+        found = f"{file_size} bytes in all"
+    else:
+        found = f"a declared header length of {length:,} in a file of {file_size:,} bytes"
+    expected = f"8 bytes of length, then a header of 2 to {limit:,} bytes that lies inside the file"
+    raise Refusal([_violation("header-length", name, expected, found, _DOWNLOAD)])
+
+
+def _unreadable(path: str, name: str, error: OSError) -> Refusal:
+    if isinstance(error, FileNotFoundError):
+        if os.path.islink(path):
+            found = f"a link to {os.readlink(path)}, which does not exist"
+            return Refusal([_violation("file-broken-link", name, "a file", found, _DOWNLOAD)])
+        return Refusal([_violation("file-missing", name, "a file", "nothing at that path", _DOWNLOAD)])
+    found = error.strerror or type(error).__name__
+    return Refusal([_violation("file-unreadable", name, "a readable file", found, "Check the file and its permissions.")])
+
+
+def _kind_of_node(mode: int) -> str:
+    kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
+    return kinds.get(stat.S_IFMT(mode), "a device")
+
+
+def _violation(code: str, name: str, expected: str, found: str, remedy: str) -> Violation:
+    return Violation(code=code, object=Path(name).name or name, expected=expected, found=found, remedy=remedy, shard=name)

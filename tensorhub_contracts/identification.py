@@ -1,0 +1,166 @@
+"""Identifies a checkpoint: judges every signature against every contract, picks the one that all of it is in, or says why none is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import frozen
+
+from tensorhub_contracts.checkpoint import Checkpoint
+from tensorhub_contracts.contract import Contract
+from tensorhub_contracts.declaration import DeclaredContracts, declaration_violations, declared_contracts
+from tensorhub_contracts.dense_rule import dense_violations, dense_strangers
+from tensorhub_contracts.errors import Violation
+from tensorhub_contracts.exclusions import ExclusionReport, check_exclusions
+from tensorhub_contracts.inspection import Inspection
+from tensorhub_contracts.inspection_notes import notes, proved, unproved
+from tensorhub_contracts.leaf_names import LeafNames
+from tensorhub_contracts.registry import Registry
+from tensorhub_contracts.tensor_groups import Signature, TensorGroups, group_tensors
+from tensorhub_contracts.tree_violations import contract_violations, empty_violations, layout_violations
+from tensorhub_contracts.unit_matching import Finding, UnitJudge, UnitLayout
+
+Judgement = UnitLayout | tuple[Finding, ...]
+
+
+@frozen
+class Evidence:
+    """Everything that the choice of a contract rests on.
+
+    `judgements` holds, for each quantized contract, what each signature is in it. `full` lists the contracts that
+    every unit is in, with no sidecar left over.
+    """
+
+    checkpoint: Checkpoint
+    registry: Registry
+    groups: TensorGroups
+    declared: DeclaredContracts
+    judgements: Mapping[str, Mapping[Signature, Judgement]]
+    full: tuple[str, ...]
+
+    @property
+    def quantized(self) -> bool:
+        """Whether anything in the checkpoint is quantized or claims to scale something."""
+        return bool(self.groups.quantized or self.groups.orphans)
+
+    def matched(self, handle: str) -> int:
+        """Return how many units are in a contract."""
+        return sum(
+            len(self.groups.quantized[signature])
+            for signature, judgement in self.judgements.get(handle, {}).items()
+            if isinstance(judgement, UnitLayout)
+        )
+
+
+def identify(checkpoint: Checkpoint, registry: Registry, wanted: Contract | None) -> Inspection:
+    """Return the inspection of a checkpoint whose container was found sound."""
+    evidence = _gather(checkpoint, registry)
+    contract = wanted or _choose(evidence)
+    groups = evidence.groups
+    layouts: dict[str, UnitLayout] = {}
+    for signature, judgement in evidence.judgements.get(contract.handle, {}).items():
+        if isinstance(judgement, UnitLayout):
+            layouts.update(dict.fromkeys(groups.quantized[signature], judgement))
+    violations = list(empty_violations(checkpoint, groups))
+    exclusions = ExclusionReport()
+    if not violations:
+        if evidence.quantized or checkpoint.declarations:
+            exclusions = _exclusions(evidence)
+        violations += declaration_violations(evidence.declared, contract, registry)
+        violations += exclusions.violations
+        violations += layout_violations(evidence, contract)
+        violations += dense_violations(checkpoint, groups, contract)
+        violations += contract_violations(evidence, contract, wanted, refused=bool(violations))
+    accepted = not violations
+    return Inspection(
+        path=checkpoint.path,
+        component=checkpoint.component,
+        contract=contract.handle if accepted else None,
+        digest=registry.digest(contract.handle) if accepted else None,
+        nearest=contract.handle if checkpoint.tensors else None,
+        resembles=_resembles(evidence),
+        violations=tuple(violations),
+        notes=tuple(notes(evidence, contract, exclusions)),
+        proved=tuple(proved(evidence, contract, layouts)) if accepted else (),
+        unproved=tuple(unproved(contract, layouts)),
+        layouts=layouts,
+        checkpoint=checkpoint,
+        groups=groups,
+        exclusions=exclusions,
+    )
+
+
+def _gather(checkpoint: Checkpoint, registry: Registry) -> Evidence:
+    leaf_names = LeafNames(registry.leaves, registry.payloads)
+    groups = group_tensors(checkpoint.tensors, leaf_names)
+    judge = UnitJudge(leaf_names)
+    judgements = {
+        contract.handle: {signature: judge.judge(signature, contract) for signature in groups.quantized}
+        for contract in registry.contracts.values()
+        if contract.quantized
+    }
+    full = tuple(
+        handle
+        for handle, by_signature in judgements.items()
+        if by_signature
+        and not groups.orphans
+        and all(isinstance(judgement, UnitLayout) for judgement in by_signature.values())
+    )
+    return Evidence(checkpoint, registry, groups, declared_contracts(checkpoint.declarations, registry), judgements, full)
+
+
+def _choose(evidence: Evidence) -> Contract:
+    """Return the contract to judge the checkpoint against when the caller named none.
+
+    A contract that all bytes and all declarations agree on comes first; then the declared one that most units are in;
+    then the one that most units are in. A declaration wins over a likeness, because it says what was meant.
+    """
+    contracts = evidence.registry.contracts
+    if not evidence.quantized:
+        declared = [contracts[handle] for handle in contracts if handle in evidence.declared.handles]
+        plain = [contract for contract in contracts.values() if not contract.quantized]
+        if declared:
+            return declared[0]
+        return min(plain, key=lambda contract: dense_strangers(evidence.checkpoint, evidence.groups, contract))
+    agreed = [
+        contracts[handle]
+        for handle in evidence.full
+        if (handle in evidence.declared.handles if contracts[handle].declares else not evidence.declared.by_source)
+    ]
+    if agreed:
+        return agreed[0]
+    if evidence.declared.handles:
+        candidates = [handle for handle in contracts if handle in evidence.declared.handles]
+    else:
+        candidates = list(evidence.full) or [handle for handle, contract in contracts.items() if contract.quantized and not contract.whole_tree]
+    return contracts[max(candidates, key=lambda handle: (evidence.matched(handle), -_distance(evidence, handle)))]
+
+
+def _distance(evidence: Evidence, handle: str) -> int:
+    """Count the findings over all units: how far the checkpoint is from a contract."""
+    return sum(
+        len(evidence.groups.quantized[signature]) * len(judgement)
+        for signature, judgement in evidence.judgements[handle].items()
+        if not isinstance(judgement, UnitLayout)
+    )
+
+
+def _resembles(evidence: Evidence) -> tuple[str, ...]:
+    """Return the contracts that all units look like, or else those that some look like, most units first."""
+    if evidence.full:
+        return evidence.full
+    counts = {
+        handle: evidence.matched(handle)
+        for handle in evidence.judgements
+        if not evidence.registry.contracts[handle].whole_tree
+    }
+    return tuple(handle for handle, count in sorted(counts.items(), key=lambda item: -item[1]) if count)
+
+
+def _exclusions(evidence: Evidence) -> ExclusionReport:
+    tensors = evidence.checkpoint.tensors
+    return check_exclusions(
+        evidence.checkpoint.declarations,
+        [name for names in evidence.groups.quantized.values() for name in names],
+        [name for name in evidence.groups.dense if len(tensors[name].shape) == 2],
+    )

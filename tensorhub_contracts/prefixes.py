@@ -1,0 +1,40 @@
+"""Prefixes of tensor names, for tables: everything before the first number, and whether a unit predicts further tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def prefix_of(name: str) -> str:
+    """Return the dotted name up to its first number, or without its last segment if it has none.
+
+    `model.layers.3.mlp.down_proj.weight` gives `model.layers`; `lm_head.weight` gives `lm_head`.
+    """
+    segments = name.split(".")
+    for place, segment in enumerate(segments):
+        if segment.isdigit() and place:
+            return ".".join(segments[:place])
+    return ".".join(segments[:-1]) or name
+
+
+def layer_count(config: Mapping[str, Any]) -> int | None:
+    """Return `num_hidden_layers` of `config.json`, at the top level or under `text_config`."""
+    for place in (config, config.get("text_config")):
+        if isinstance(place, Mapping) and type(count := place.get("num_hidden_layers")) is int:
+            return count
+    return None
+
+
+def is_multi_token_prediction(name: str, layers: int | None) -> bool:
+    """Whether a tensor belongs to a multi-token prediction module (MTP).
+
+    Three spellings are known: `mtp.*`, `model.mtp.*`, and DeepSeek's `model.layers.<N>` for N from `layers` on.
+    """
+    segments = name.split(".")
+    if "mtp" in segments[:-1]:
+        return True
+    if layers is None or "layers" not in segments[:-2]:
+        return False
+    number = segments[segments.index("layers") + 1]
+    return number.isdigit() and int(number) >= layers
