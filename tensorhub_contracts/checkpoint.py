@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from attrs import frozen
+
+import msgspec
 
 from tensorhub_contracts.declaration_sources import DeclarationSource, read_declarations
 from tensorhub_contracts.errors import Refusal, Violation
@@ -21,8 +22,7 @@ from tensorhub_contracts.tensor_entry import TensorEntry
 Progress = Callable[[int, int], None]
 
 
-@frozen
-class Shard:
+class Shard(msgspec.Struct, frozen=True):
     """One file of a checkpoint: its name, its size and how much of it was read (8 + header_length bytes)."""
 
     name: str
@@ -32,8 +32,7 @@ class Shard:
     metadata: Mapping[str, str]
 
 
-@frozen
-class Checkpoint:
+class Checkpoint(msgspec.Struct, frozen=True):
     """What the headers and the configuration of a checkpoint say; no weight byte was read for it.
 
     `shard_of` maps a tensor to the shard that holds it. `config` is `config.json`, or empty. `headers_digest` is the
@@ -115,23 +114,16 @@ def _assemble(
     config_size: int,
 ) -> Checkpoint:
     tensors: dict[str, TensorEntry] = {}
-    shard_of: dict[str, str] = {}
-    for shard, header in headers.items():
+    for header in headers.values():
         tensors.update(header.tensors)
-        shard_of.update(dict.fromkeys(header.tensors, shard))
     twice: dict[str, tuple[str, ...]] = {}
     if len(tensors) != sum(len(header.tensors) for header in headers.values()):
         twice = _held_twice(headers)
-    if shard_set.weight_map is not None:
-        if shard_set.weight_map != shard_of:
-            violations = disagreements(shard_set.weight_map, shard_of, twice, name=shard_set.index_name)
-            if violations:
-                raise Refusal(violations)
-        for tensor in twice:
-            shard_of[tensor] = shard_set.weight_map[tensor]
-            tensors[tensor] = headers[shard_of[tensor]].tensors[tensor]
-    elif twice:
-        raise Refusal(_twice_violation(tensor, holders) for tensor, holders in twice.items())
+    weight_map = shard_set.weight_map
+    if weight_map is not None and _agrees(weight_map, headers):
+        shard_of = weight_map
+    else:
+        shard_of = _settle(tensors, headers, twice, shard_set)
     return Checkpoint(
         path=path,
         component=component,
@@ -149,6 +141,32 @@ def _assemble(
         headers_digest=_digest(headers),
         bytes_read=sum(8 + header.length for header in headers.values()) + shard_set.index_size + config_size,
     )
+
+
+def _agrees(weight_map: Mapping[str, str], headers: Mapping[str, Header]) -> bool:
+    """Whether the index names every tensor of every header, in the shard that holds it, and nothing else."""
+    if len(weight_map) != sum(len(header.tensors) for header in headers.values()):
+        return False
+    return all(set(map(weight_map.get, header.tensors)) <= {shard} for shard, header in headers.items())
+
+
+def _settle(
+    tensors: dict[str, TensorEntry], headers: Mapping[str, Header], twice: Mapping[str, tuple[str, ...]], shard_set: ShardSet
+) -> dict[str, str]:
+    """Return where each tensor lies; the index decides on those that lie in two shards, and without one they are refused."""
+    shard_of = {tensor: shard for shard, header in headers.items() for tensor in header.tensors}
+    weight_map = shard_set.weight_map
+    if weight_map is None:
+        if twice:
+            raise Refusal(_twice_violation(tensor, holders) for tensor, holders in twice.items())
+        return shard_of
+    violations = disagreements(weight_map, shard_of, twice, name=shard_set.index_name)
+    if violations:
+        raise Refusal(violations)
+    for tensor in twice:
+        shard_of[tensor] = weight_map[tensor]
+        tensors[tensor] = headers[shard_of[tensor]].tensors[tensor]
+    return shard_of
 
 
 def _held_twice(headers: Mapping[str, Header]) -> dict[str, tuple[str, ...]]:

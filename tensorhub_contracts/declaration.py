@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from attrs import frozen
+
+import msgspec
 
 from tensorhub_contracts.contract import Contract, Declares, Requirement
 from tensorhub_contracts.declaration_sources import DeclarationSource
@@ -17,8 +18,7 @@ _ABSENT: Final = object()
 _FROM_EXPORT = "Take the configuration from the export that wrote the weights."
 
 
-@frozen
-class DeclaredContracts:
+class DeclaredContracts(msgspec.Struct, frozen=True):
     """Which contracts the sources of a checkpoint declare.
 
     `handles` are those that every source declares; `by_source` says for each source which it declares by itself.

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from attrs import frozen
+
+import msgspec
 
 from tensorhub_contracts.contract import Source
 from tensorhub_contracts.errors import Refusal, Violation
@@ -23,8 +24,7 @@ _PLACES: tuple[tuple[str, tuple[str, ...], Source], ...] = (
 _REPAIR = "Take the file from the export that wrote the weights, or download it again."
 
 
-@frozen
-class DeclarationSource:
+class DeclarationSource(msgspec.Struct, frozen=True):
     """One object that declares a layout; `where` names it in messages: `config.json: text_config.quantization_config`."""
 
     where: str

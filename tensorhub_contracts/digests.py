@@ -57,7 +57,7 @@ def _tensor_facts(tensor: TensorFacts) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "name": tensor.name,
         "dtypes": sorted(tensor.dtypes),
-        "shapes": sorted([str(dimension) for dimension in shape] for shape in tensor.shapes),
+        "shapes": sorted([str(dimension) for dimension in shape] for shape in tensor.patterns),
     }
     if tensor.optional:
         facts["optional"] = True

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from attrs import frozen
+import msgspec
 
 
-@frozen
-class Violation:
+
+class Violation(msgspec.Struct, frozen=True):
     """One reason for a refusal.
 
     `code` is one of the closed list in `refusal_codes.toml`. `object` names the tensor, file, key or handle that is

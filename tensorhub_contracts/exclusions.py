@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from attrs import field, frozen
+
+import msgspec
 
 from tensorhub_contracts.declaration import MODULE_LISTS
 from tensorhub_contracts.declaration_sources import DeclarationSource
@@ -19,8 +20,7 @@ _PATTERN_LENGTH_LIMIT = 1_000
 _REPAIR = "Correct the entry in the configuration, or remove it: it never changes how bytes are read."
 
 
-@frozen
-class ExclusionReport:
+class ExclusionReport(msgspec.Struct, frozen=True):
     """What the cross-check found.
 
     `entries` counts the distinct entries, `matched` those that match a module. `contradicted` pairs an entry with a
@@ -35,7 +35,7 @@ class ExclusionReport:
     unmatched: tuple[str, ...] = ()
     unlisted: tuple[str, ...] = ()
     not_evaluated: tuple[str, ...] = ()
-    violations: tuple[Violation, ...] = field(default=())
+    violations: tuple[Violation, ...] = ()
 
 
 def check_exclusions(

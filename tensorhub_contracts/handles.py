@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from attrs import frozen
+
+import msgspec
 
 from tensorhub_contracts.errors import Refusal, Violation
 
@@ -12,8 +13,7 @@ _SEGMENT = "[a-z0-9]+(?:-[a-z0-9]+)*"
 _HANDLE = re.compile(rf"({_SEGMENT})\.({_SEGMENT})@([1-9][0-9]{{0,8}})\Z", re.ASCII)
 
 
-@frozen
-class Handle:
+class Handle(msgspec.Struct, frozen=True):
     """The parts of a handle; `str()` gives it back byte for byte."""
 
     producer: str

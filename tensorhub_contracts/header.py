@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from mmap import mmap
+from operator import attrgetter, sub
 from pathlib import Path
 from typing import BinaryIO, Final
 
 import msgspec
-from attrs import frozen
 
 from tensorhub_contracts.dtypes import byte_length
 from tensorhub_contracts.errors import Refusal, Violation
@@ -28,8 +29,7 @@ from tensorhub_contracts.tensor_entry import TensorEntry
 HEADER_LENGTH_LIMIT: Final = 100_000_000
 
 
-@frozen
-class Header:
+class Header(msgspec.Struct, frozen=True):
     """What a file's header says, proved consistent: entries tile the payload, and the payload fills the file.
 
     `raw` is the header as it lies in the file, `length` its size in bytes, `file_size` the size of the whole file.
@@ -123,8 +123,8 @@ def parse_header(raw: bytes, *, file_size: int, name: str) -> Header:
 def _parse_fast(raw: bytes, payload_size: int) -> tuple[dict[str, TensorEntry], dict[str, str]] | None:
     """Return entries and metadata if the header is certainly right, else None. Never refuses, so it never explains.
 
-    Without a backslash in the text, keys stand as they are spelled; with as many `"dtype"`, `"shape"` and
-    `"data_offsets"` as there are distinct names, no key at either level is repeated.
+    Without a backslash in the text, every `":` ends a key. The decoder keeps the last of repeated keys and demands
+    three fields an entry: with exactly four keys for each name that is left, none was repeated at either level.
     """
     if raw[:1] != b"{" or b"\\" in raw:
         return None
@@ -145,12 +145,15 @@ def _parse_fast(raw: bytes, payload_size: int) -> tuple[dict[str, TensorEntry], 
         tensors = _entries.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
-    count = len(tensors)
-    if "__metadata__" in tensors:
-        return None
-    if body.count(b'"data_offsets"') != count or body.count(b'"dtype"') != count or body.count(b'"shape"') != count:
+    keys = 4 * len(tensors)  # a name and three fields each
+    if "__metadata__" in tensors or body.count(b'":') != keys or _has_space_before_colon(body):
         return None
     return (tensors, metadata) if _tiles(tensors, payload_size) else None
+
+
+def _has_space_before_colon(body: bytes) -> bool:
+    """Whether a key may be followed by white space before its colon, which would hide it from the count."""
+    return b"\n" in body or b"\t" in body or b"\r" in body or (b" " in body.rstrip(b" ") and b'" ' in body)
 
 
 _byte_lengths = _ByteLengths()
@@ -158,25 +161,25 @@ _byte_lengths = _ByteLengths()
 
 def _tiles(tensors: Mapping[str, TensorEntry], payload_size: int) -> bool:
     """Whether the tensors fill the payload without holes or overlaps, each with the bytes that its geometry takes."""
-    lengths = _byte_lengths
-    if len(lengths) > 100_000:  # a process that inspects very many different checkpoints does not grow without bound
-        lengths.clear()
-    entries: list[TensorEntry] | None = None
-    position = 0
-    for entry in tensors.values():
-        begin, end = entry.data_offsets
-        if begin != position or end - begin != lengths[entry.dtype, entry.shape]:
-            entries = sorted(tensors.values(), key=lambda each: each.data_offsets)
-            break
-        position = end
-    if entries is not None:
-        position = 0
-        for entry in entries:
-            begin, end = entry.data_offsets
-            if begin != position or end - begin != lengths[entry.dtype, entry.shape]:
-                return False
-            position = end
-    return position == payload_size
+    if len(_byte_lengths) > 100_000:  # a process that inspects very many different checkpoints does not grow without bound
+        _byte_lengths.clear()
+    entries: Iterable[TensorEntry] = tensors.values()
+    return _tiles_in_order(entries, payload_size) or _tiles_in_order(sorted(entries, key=_offsets), payload_size)
+
+
+_offsets = attrgetter("data_offsets")
+_geometry = attrgetter("dtype", "shape")
+
+
+def _tiles_in_order(entries: Iterable[TensorEntry], payload_size: int) -> bool:
+    """Compare whole columns: each begin is the end before it, and each end is a byte length after its begin."""
+    edges = list(chain.from_iterable(map(_offsets, entries)))
+    begins, ends = edges[::2], edges[1::2]
+    if not edges:
+        return payload_size == 0
+    if begins[0] != 0 or ends[-1] != payload_size or begins[1:] != ends[:-1]:
+        return False
+    return list(map(sub, ends, begins)) == list(map(_byte_lengths.__getitem__, map(_geometry, entries)))
 
 
 _DOWNLOAD = "Download the file again and compare its size with the one that its source states."

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attrs import frozen
+
+import msgspec
 
 from tensorhub_contracts.checkpoint import Checkpoint
 from tensorhub_contracts.contract import Contract
@@ -23,8 +24,7 @@ from tensorhub_contracts.unit_matching import Finding, UnitJudge, UnitLayout
 Judgement = UnitLayout | tuple[Finding, ...]
 
 
-@frozen
-class Evidence:
+class Evidence(msgspec.Struct, frozen=True):
     """Everything that the choice of a contract rests on.
 
     `judgements` holds, for each quantized contract, what each signature is in it. `full` lists the contracts that
@@ -80,13 +80,13 @@ def identify(checkpoint: Checkpoint, registry: Registry, wanted: Contract | None
         nearest=contract.handle if checkpoint.tensors else None,
         resembles=_resembles(evidence),
         violations=tuple(violations),
-        notes=tuple(notes(evidence, contract, exclusions)),
         proved=tuple(proved(evidence, contract, layouts)) if accepted else (),
-        unproved=tuple(unproved(contract, layouts)),
+        unproved=tuple(unproved(evidence, contract)),
         layouts=layouts,
         checkpoint=checkpoint,
         groups=groups,
         exclusions=exclusions,
+        observations=lambda: notes(evidence, contract, exclusions),
     )
 
 

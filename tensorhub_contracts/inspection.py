@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 
-from attrs import field, frozen
+
+import msgspec
 
 from tensorhub_contracts.checkpoint import Checkpoint, Progress, read_checkpoint
 from tensorhub_contracts.errors import Refusal, Violation
@@ -17,24 +19,22 @@ from tensorhub_contracts.tensor_groups import TensorGroups
 from tensorhub_contracts.unit_matching import UnitLayout
 
 
-@frozen
-class Unit:
+class Unit(msgspec.Struct, frozen=True):
     """One quantized module: the weight's name and the layout that was proved for it."""
 
     name: str
     layout: UnitLayout
 
 
-@frozen
-class Inspection:
+class Inspection(msgspec.Struct, frozen=True, dict=True, eq=False):
     """The result of an inspection.
 
     `contract` is the handle that was proved and `digest` its digest, or None if the checkpoint is refused; then
     `violations` says why, all of it. `nearest` is the contract that the violations were judged against; `resembles`
     are the contracts that the bytes of all units look like, whatever is declared. `layouts` maps the name of each
-    unit's weight to its layout, for the units that are in the judged contract. `notes` are worth a line and change no
-    verdict. `unproved` pairs what headers cannot show with the units concerned (empty: all of them).
+    unit's weight to its layout, for the units that are in the judged contract. `unproved` pairs what headers cannot show with the units concerned (empty: all of them). `observations` yields the notes.
     """
+
 
     path: str
     component: str
@@ -43,13 +43,18 @@ class Inspection:
     nearest: str | None
     resembles: tuple[str, ...]
     violations: tuple[Violation, ...]
-    notes: tuple[str, ...]
     proved: tuple[str, ...]
     unproved: tuple[tuple[str, tuple[str, ...]], ...]
-    layouts: Mapping[str, UnitLayout] = field(repr=False)
-    checkpoint: Checkpoint | None = field(repr=False)
-    groups: TensorGroups | None = field(repr=False)
-    exclusions: ExclusionReport = field(repr=False)
+    layouts: Mapping[str, UnitLayout]
+    checkpoint: Checkpoint | None
+    groups: TensorGroups | None
+    exclusions: ExclusionReport
+    observations: Callable[[], Iterable[str]]
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What is worth a line and changes no verdict; worked out when it is first asked for."""
+        return tuple(self.observations())
 
     @property
     def accepted(self) -> bool:
@@ -120,11 +125,11 @@ def _unreadable(source: Source | Path, component: str, refusal: Refusal, wanted:
         nearest=wanted,
         resembles=(),
         violations=refusal.violations,
-        notes=(),
         proved=(),
         unproved=(),
         layouts={},
         checkpoint=None,
         groups=None,
         exclusions=ExclusionReport(),
+        observations=tuple,
     )

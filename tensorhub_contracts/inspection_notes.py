@@ -34,11 +34,16 @@ def proved(evidence: Evidence, contract: Contract, layouts: Mapping[str, UnitLay
         yield f"declaration: {source.where} declares {contract.handle}"
 
 
-def unproved(contract: Contract, layouts: Mapping[str, UnitLayout]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def unproved(evidence: Evidence, contract: Contract) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield what headers cannot show, with the names of the units concerned, or none if it concerns all."""
     for word in contract.unproved:
         if word == "grid-orientation":
-            square = tuple(name for name, layout in layouts.items() if not layout.orientation_shown)
+            square = tuple(
+                name
+                for signature, judgement in evidence.judgements[contract.handle].items()
+                if isinstance(judgement, UnitLayout) and not judgement.orientation_shown
+                for name in evidence.groups.quantized[signature]
+            )
             if square:
                 yield UNPROVED[word], square
         else:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
+
+_BEFORE_NUMBER = re.compile(r"(.+?)\.[0-9]+(?:\.|\Z)", re.DOTALL)
 
 
 def prefix_of(name: str) -> str:
@@ -11,11 +14,8 @@ def prefix_of(name: str) -> str:
 
     `model.layers.3.mlp.down_proj.weight` gives `model.layers`; `lm_head.weight` gives `lm_head`.
     """
-    segments = name.split(".")
-    for place, segment in enumerate(segments):
-        if segment.isdigit() and place:
-            return ".".join(segments[:place])
-    return ".".join(segments[:-1]) or name
+    matched = _BEFORE_NUMBER.match(name)
+    return matched[1] if matched else name.rpartition(".")[0] or name
 
 
 def layer_count(config: Mapping[str, Any]) -> int | None:

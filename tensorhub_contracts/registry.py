@@ -8,17 +8,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from attrs import field, frozen
+
+import msgspec
 
 from tensorhub_contracts.contract import Contract, Conversion, Leaf, Payload, ReferenceDequant, RegistryFile, Superseded
 from tensorhub_contracts.errors import RegistryError
+from tensorhub_contracts.registry_structure import structure
 
 SCHEMA: Final = 1
 
 
-@frozen
-class Registry:
-    """The contracts that this installation knows, with the leaf names that tell layouts apart."""
+class Registry(msgspec.Struct, frozen=True):
+    """The contracts that this installation knows, with the leaf names that tell layouts apart.
+
+    `known_digests` fills up as digests are asked for.
+    """
 
     contracts: Mapping[str, Contract]
     leaves: tuple[Leaf, ...]
@@ -26,15 +30,15 @@ class Registry:
     reference_dequants: tuple[ReferenceDequant, ...]
     conversions: tuple[Conversion, ...]
     superseded: tuple[Superseded, ...]
-    _digests: dict[str, str] = field(factory=dict, init=False, eq=False, repr=False)
+    known_digests: dict[str, str] = {}
 
     def digest(self, handle: str) -> str:
         """Return the digest of a contract of this registry; computed once."""
         from tensorhub_contracts.digests import contract_digest  # hashlib takes its time, and most runs need one digest
 
-        if handle not in self._digests:
-            self._digests[handle] = contract_digest(self.contracts[handle])
-        return self._digests[handle]
+        if handle not in self.known_digests:
+            self.known_digests[handle] = contract_digest(self.contracts[handle])
+        return self.known_digests[handle]
 
 
 def registry_path() -> Path:
@@ -50,29 +54,39 @@ def registry_path() -> Path:
 def load_registry() -> Registry:
     """Return the registry that this distribution ships, read once a process."""
     path = registry_path()
-    return parse_registry(path.read_text("utf-8"), name=path.name)
+    return _registry(_structure(path.read_text("utf-8"), path.name))
 
 
 def parse_registry(text: str, *, name: str = "registry.toml") -> Registry:
-    """Read a registry from TOML text.
+    """Read a registry from TOML text and judge it.
 
-    Raises `RegistryError` with every fault and its path: a syntax error, an unknown key, a wrong type, an unknown
-    dtype, a handle listed twice, a sidecar name that no leaf describes. That two handles share one digest is found by
-    `tensorhub_contracts.registry_check.check_registry`, which the tests and the command line run.
+    Raises `RegistryError` with every faulty table and its path: a syntax error, an unknown key, a wrong type, an
+    unknown dtype, a handle listed twice, a sidecar name that no leaf describes, two handles with one digest.
     """
-    from tensorhub_contracts.registry_check import faults
-    from tensorhub_contracts.registry_structure import structure
+    from tensorhub_contracts.registry_check import digest_clashes, faults  # the shipped file is judged by the tests
 
+    content = _structure(text, name)
+    found = faults(content)
+    if found:
+        raise RegistryError(f"{name}: {fault}" for fault in found)
+    registry = _registry(content)
+    clashes = digest_clashes({handle: registry.digest(handle) for handle in registry.contracts})
+    if clashes:
+        raise RegistryError(f"{name}: {clash}" for clash in clashes)
+    return registry
+
+
+def _structure(text: str, name: str) -> RegistryFile:
     try:
         data: dict[str, Any] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise RegistryError([f"{name}: {error}"]) from error
     if data.get("schema") != SCHEMA:
         raise RegistryError([f"{name}: schema: expected {SCHEMA}, found {data.get('schema')!r}"])
-    content: RegistryFile = structure(data, RegistryFile, name=name)
-    found = faults(content)
-    if found:
-        raise RegistryError(f"{name}: {fault}" for fault in found)
+    return structure(data, RegistryFile, name=name)
+
+
+def _registry(content: RegistryFile) -> Registry:
     return Registry(
         contracts={contract.handle: contract for contract in content.contract},
         leaves=content.leaf,

@@ -9,6 +9,7 @@ from tensorhub_contracts.dtypes import BITS
 from tensorhub_contracts.errors import Refusal
 from tensorhub_contracts.handles import parse_handle
 from tensorhub_contracts.leaf_names import LeafNames
+from tensorhub_contracts.shapes import parse_shape
 
 #: What headers cannot show, by the word that contracts use for it.
 UNPROVED = {
@@ -69,6 +70,7 @@ def _contract_faults(contract: Contract, dequants: set[str], leaf_names: LeafNam
     if contract.reference_dequant not in dequants:
         yield f"reference_dequant: {contract.reference_dequant} is not listed under [[reference_dequant]]"
     yield from (f"unproved: {each} is not a known word" for each in contract.unproved if each not in UNPROVED)
+    yield from (f"floors.{lane}: a floor is a compute capability such as 89, or 'none'" for lane, floor in contract.floors.items() if floor != "none" and floor < 1)
     for dtype in (*contract.dense.matrix_dtypes, *contract.dense.vector_dtypes):
         if dtype not in BITS:
             yield f"dense: {dtype} is not a dtype"
@@ -86,8 +88,17 @@ def _form_faults(form: Form, leaf_names: LeafNames) -> Iterator[str]:
         if not tensor.name.startswith(("{module}", "{param}")) or tensor.name.count("{") != 1:
             yield f"tensors.{role}.name: begins with {{module}} or {{param}} and holds no other placeholder"
         yield from (f"tensors.{role}.dtypes: {dtype} is not a dtype" for dtype in tensor.dtypes if dtype not in BITS)
+        yield from (f"tensors.{role}.shapes: {fault}" for shape in tensor.shapes if (fault := _shape_fault(shape)))
         if role != "weight" and leaf_names.relative_to(form.primary.suffix, tensor.suffix) is None:
             yield f"tensors.{role}.name: no [[leaf]] describes {tensor.suffix!r} beside {form.primary.suffix!r}"
+
+
+def _shape_fault(shape: tuple[str | int, ...]) -> str:
+    try:
+        parse_shape(shape)
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def _requirement_faults(requirement: Requirement) -> Iterator[str]:

@@ -6,15 +6,16 @@ its symbols; there `"in/2"` binds `in` to twice the dimension, because one store
 
 from __future__ import annotations
 
+import functools
 import re
 
-from attrs import frozen
+import msgspec
+
 
 _DIMENSION = re.compile(r"([a-z][a-z_]*)(?:/([1-9][0-9]*))?\Z")
 
 
-@frozen
-class Dimension:
+class Dimension(msgspec.Struct, frozen=True):
     """One dimension of a shape: a symbol divided by `divisor` and rounded up, or a fixed number (symbol is empty)."""
 
     symbol: str
@@ -35,6 +36,12 @@ def parse_dimension(text: str | int) -> Dimension:
     if matched is None:
         raise ValueError(f"a dimension is a symbol, symbol/number or a positive number, not {text!r}")
     return Dimension(matched[1], int(matched[2] or 1), 0)
+
+
+@functools.cache
+def parse_shape(shape: tuple[str | int, ...]) -> tuple[Dimension, ...]:
+    """Read a shape as the registry writes it; raise ValueError if a dimension is not well formed."""
+    return tuple(map(parse_dimension, shape))
 
 
 def bind(pattern: tuple[Dimension, ...], shape: tuple[int, ...]) -> dict[str, int] | None:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from attrs import frozen
+
+import msgspec
 
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.shard_index import NUMBERED, missing_numbers, parse_index
@@ -20,8 +21,7 @@ _INDEX = ".safetensors.index.json"
 _JSON_LIMIT: Final = 256 * 1024 * 1024
 
 
-@frozen
-class ShardSet:
+class ShardSet(msgspec.Struct, frozen=True):
     """The shards that make a checkpoint, in order; `weight_map` is the index, if there is one.
 
     `extra` names the safetensors files and indexes that lie in the folder and are not part of it: they are reported
@@ -84,7 +84,7 @@ def read_json_file(path: Path) -> bytes:
 
 def _by_index(folder: Path, index: str, indexes: list[str], files: list[str]) -> ShardSet:
     text = read_json_file(folder / index)
-    weight_map = parse_index(text, name=index)
+    weight_map = parse_index(text, name=index, files=files)
     shards = tuple(sorted(set(weight_map.values())))
     missing = [
         Violation(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 
-from attrs import frozen
+
+import msgspec
 
 from tensorhub_contracts.contract import Leaf
-from tensorhub_contracts.dtypes import DENSE, NARROW_FLOAT, PACKED
+from tensorhub_contracts.dtypes import BITS, DENSE, NARROW_FLOAT, PACKED
 from tensorhub_contracts.leaf_names import LeafNames
 from tensorhub_contracts.tensor_entry import TensorEntry
 
@@ -19,8 +21,7 @@ Side = tuple[str, str, tuple[int, ...]]
 Signature = tuple[str, str, tuple[int, ...], tuple[Side, ...]]
 
 
-@frozen
-class TensorGroups:
+class TensorGroups(msgspec.Struct, frozen=True):
     """Every tensor of a checkpoint, exactly once: in a quantized group, an orphan, a cache scale, dense or other.
 
     `quantized` maps a signature to the names of the primary tensors that have it. `orphans` are sidecars that belong
@@ -37,82 +38,100 @@ class TensorGroups:
 
 def group_tensors(tensors: Mapping[str, TensorEntry], leaf_names: LeafNames) -> TensorGroups:
     """Pair weights and sidecars by name alone. A sidecar may lie in another shard than its weight."""
-    sides: list[tuple[str, Leaf, TensorEntry]] = []
-    primaries: dict[str, tuple[Side, ...]] = {}
+    names_of_leaf: dict[Leaf, list[str]] = {leaf: [] for leaf in leaf_names.leaves}
+    append_to = {suffix: names.append for suffix, names in ((leaf.suffix, names) for leaf, names in names_of_leaf.items())}
+    narrow: list[str] = []
     dense: list[str] = []
     other: list[str] = []
+    append_by_dtype = {
+        dtype: (narrow if dtype in NARROW_FLOAT else dense if dtype in DENSE else other).append for dtype in BITS
+    }
     for name, entry in tensors.items():
-        segment = name[name.rfind(".") + 1 :]
-        leaf = leaf_names[segment]
-        if leaf is not None:
-            sides.append((name, leaf, entry))
-            continue
-        dtype = entry.dtype
-        if dtype == "F8_E4M3" or dtype in NARROW_FLOAT:
-            primaries[name] = ()
-        elif dtype in DENSE:
-            dense.append(name)
-        elif leaf_names.payload_of(segment, dtype) is not None:
-            primaries[name] = ()
+        # No leaf is called "weight", so that most names are settled without cutting out their last segment.
+        leaf = None if name.endswith(".weight") else leaf_names[name[name.rfind(".") + 1 :]]
+        if leaf is None:
+            append_by_dtype[entry.dtype](name)
         else:
-            other.append(name)
-    orphans, cache_scales = _attach(sides, tensors, primaries, dense, other)
-    quantized: dict[Signature, list[str]] = {}
-    primary_suffix = leaf_names.primary_suffix
-    for name, attached in primaries.items():
-        entry = tensors[name]
-        if len(attached) > 1:
-            attached = tuple(sorted(attached))
-        suffix = ".weight" if name.endswith(".weight") else primary_suffix(name)
-        signature = (suffix, entry.dtype, entry.shape, attached)
-        if signature in quantized:
-            quantized[signature].append(name)
-        else:
-            quantized[signature] = [name]
-    if len(other) and any(name in primaries for name in other):
-        other = [name for name in other if name not in primaries]
-    return TensorGroups(quantized, tuple(orphans), tuple(cache_scales), tuple(dense), tuple(other))
+            append_to[leaf.suffix](name)
+    primaries: dict[str, tuple[Side, ...]] = dict.fromkeys(narrow, ())
+    for name in other:
+        if leaf_names.payload_of(name.rpartition(".")[2], tensors[name].dtype) is not None:
+            primaries[name] = ()
+    orphans: list[tuple[str, Leaf]] = []
+    cache_scales: list[str] = []
+    for leaf, names in names_of_leaf.items():
+        if leaf.role == "cache-scale":
+            cache_scales += names
+        elif names:
+            for name in _attach(names, leaf, tensors, primaries):
+                if not leaf.needs_quantized:
+                    orphans.append((name, leaf))
+                elif tensors[name].dtype in NARROW_FLOAT:
+                    primaries[name] = ()
+                else:
+                    (dense if tensors[name].dtype in DENSE else other).append(name)
+    return TensorGroups(
+        quantized=_by_signature(primaries, tensors, leaf_names),
+        orphans=tuple(orphans),
+        cache_scales=tuple(cache_scales),
+        dense=tuple(dense),
+        other=tuple(name for name in other if name not in primaries),
+    )
 
 
 def _attach(
-    sides: list[tuple[str, Leaf, TensorEntry]],
-    tensors: Mapping[str, TensorEntry],
-    primaries: dict[str, tuple[Side, ...]],
-    dense: list[str],
-    other: list[str],
-) -> tuple[list[tuple[str, Leaf]], list[str]]:
-    """Add each sidecar to its primary tensor; return the orphans and the cache scales.
+    names: list[str], leaf: Leaf, tensors: Mapping[str, TensorEntry], primaries: dict[str, tuple[Side, ...]]
+) -> list[str]:
+    """Add each sidecar with this leaf to its primary tensor; return those that belong to no quantized tensor.
 
-    A bare 8-bit integer tensor becomes a primary one when a sidecar belongs to it: that is what makes it packed. A
-    name that only counts beside a quantized tensor is an ordinary parameter elsewhere.
+    An 8-bit integer tensor becomes a primary one when a sidecar belongs to it: that is what makes it packed.
     """
-    orphans: list[tuple[str, Leaf]] = []
-    cache_scales: list[str] = []
-    for name, leaf, entry in sides:
-        if leaf.role == "cache-scale":
-            cache_scales.append(name)
-            continue
-        primary = _primary_of(name, leaf, tensors)
-        if primary in primaries:
-            primaries[primary] += ((leaf.suffix, entry.dtype, entry.shape),)
-        elif primary and tensors[primary].dtype in PACKED:
-            primaries[primary] = ((leaf.suffix, entry.dtype, entry.shape),)
-        elif not leaf.needs_quantized:
-            orphans.append((name, leaf))
-        elif entry.dtype in DENSE:
-            dense.append(name)
-        elif entry.dtype in NARROW_FLOAT:
-            primaries[name] = ()
+    left_over = []
+    cut = -len(leaf.suffix)
+    sides = _Sides(leaf.suffix)
+    combined: dict[tuple[Side, ...], tuple[Side, ...]] = {}
+    beside = leaf.beside[0] if leaf.beside else ""
+    for name in names:
+        entry = tensors[name]
+        side = sides[entry.dtype, entry.shape]
+        primary = name[:cut] + beside
+        attached = primaries.get(primary)
+        if attached is None and primary not in tensors:
+            primary = next((name[:cut] + each for each in leaf.beside[1:] if name[:cut] + each in tensors), primary)
+            attached = primaries.get(primary)
+        if attached:
+            both = attached + side
+            primaries[primary] = combined.setdefault(both, both)
+        elif attached is not None or (primary in tensors and tensors[primary].dtype in PACKED):
+            primaries[primary] = side
         else:
-            other.append(name)
-    return orphans, cache_scales
+            left_over.append(name)
+    return left_over
 
 
-def _primary_of(name: str, leaf: Leaf, tensors: Mapping[str, TensorEntry]) -> str:
-    """Return the tensor that a sidecar belongs to by name, or an empty string."""
-    stem = name[: -len(leaf.suffix)]
-    for beside in leaf.beside:
-        primary = stem + beside
-        if primary in tensors:
-            return primary
-    return ""
+class _Sides(dict[tuple[str, tuple[int, ...]], tuple[Side]]):
+    """Makes one sidecar for each geometry, so that equal ones are the same object."""
+
+    def __init__(self, suffix: str) -> None:
+        super().__init__()
+        self.suffix = suffix
+
+    def __missing__(self, geometry: tuple[str, tuple[int, ...]]) -> tuple[Side]:
+        self[geometry] = made = ((self.suffix, *geometry),)
+        return made
+
+
+def _by_signature(
+    primaries: Mapping[str, tuple[Side, ...]], tensors: Mapping[str, TensorEntry], leaf_names: LeafNames
+) -> dict[Signature, list[str]]:
+    """Collect the names of equal signatures. Sidecars of equal geometry are one object, so identity tells most apart."""
+    names_of: defaultdict[tuple[str, str, tuple[int, ...], int], list[str]] = defaultdict(list)
+    for name, attached in primaries.items():
+        entry = tensors[name]
+        suffix = ".weight" if name.endswith(".weight") else leaf_names.primary_suffix(name)
+        names_of[suffix, entry.dtype, entry.shape, id(attached)].append(name)
+    quantized: dict[Signature, list[str]] = {}
+    for (suffix, dtype, shape, _), names in names_of.items():
+        signature = (suffix, dtype, shape, tuple(sorted(primaries[names[0]])))
+        quantized.setdefault(signature, []).extend(names)
+    return quantized

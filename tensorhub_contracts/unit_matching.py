@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attrs import frozen
+
+import msgspec
 
 from tensorhub_contracts.contract import Contract, Form, TensorFacts
 from tensorhub_contracts.leaf_names import LeafNames
@@ -13,8 +14,7 @@ from tensorhub_contracts.shapes import bind, expand, write_pattern, write_shape
 from tensorhub_contracts.tensor_groups import Side, Signature
 
 
-@frozen
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """What is wrong with every unit of a signature; `leaf` is the suffix of the sidecar concerned, or empty for the weight."""
 
     code: str
@@ -24,8 +24,7 @@ class Finding:
     remedy: str
 
 
-@frozen
-class UnitLayout:
+class UnitLayout(msgspec.Struct, frozen=True):
     """The facts of a unit that was proved to be in a contract; all units of a signature share one.
 
     `weight_shape` is in stored elements. `scale_leaf`, `scale_dtype` and `grid` describe the weight's scale, empty
@@ -82,7 +81,7 @@ class UnitJudge:
     def _layout(self, signature: Signature, contract: Contract, form: Form) -> UnitLayout:
         _, dtype, shape, sides = signature
         scale = next((each for each in sides if self._role(each[0]) == "weight-scale"), None)
-        symbols = next((found for pattern in form.primary.shapes if (found := bind(pattern, shape)) is not None), {})
+        symbols = next((found for pattern in form.primary.patterns if (found := bind(pattern, shape)) is not None), {})
         return UnitLayout(
             contract=contract.handle,
             form=form.name,
@@ -107,7 +106,7 @@ class UnitJudge:
             yield Finding("weight-name", "", f"a name like {primary.name}", found, "Rename it as the contract does, where it was made.")
         if dtype not in primary.dtypes:
             yield Finding("weight-dtype", "", " or ".join(primary.dtypes), dtype, _dtype_remedy(dtype))
-        symbols = next((bound for pattern in primary.shapes if (bound := bind(pattern, shape)) is not None), None)
+        symbols = next((bound for pattern in primary.patterns if (bound := bind(pattern, shape)) is not None), None)
         if symbols is None:
             yield _weight_shape(primary, shape)
         else:
@@ -129,7 +128,7 @@ class UnitJudge:
                 continue
             if self._role(leaf) == "weight-scale" and strange_scale:
                 continue  # the scale is there under another name, and that is what is reported
-            expected = f"{' or '.join(facts.dtypes)} {write_pattern(facts.shapes[0])}"
+            expected = f"{' or '.join(facts.dtypes)} {write_pattern(facts.patterns[0])}"
             found = f"no such tensor beside {dtype} {write_shape(shape)}"
             yield Finding("scale-missing", leaf, expected, found, "Restore the scale from the original; it is never assumed to be 1.")
         for leaf, side_dtype, side_shape in strange:
@@ -142,7 +141,7 @@ class UnitJudge:
                 remedy = "Read it as what it is: exponents and 64-bit scales belong to other contracts."
                 yield Finding("scale-dtype", leaf, " or ".join(facts.dtypes), side_dtype, remedy)
             if symbols is not None:
-                shapes = [expand(pattern, symbols, side_shape) for pattern in facts.shapes]
+                shapes = [expand(pattern, symbols, side_shape) for pattern in facts.patterns]
                 if side_shape not in shapes:
                     code, why = explain_grid(shape, side_shape, shapes[0])
                     expected = " or ".join(map(write_shape, shapes)) + f" for weight {write_shape(shape)}"
@@ -173,10 +172,10 @@ def _distance(findings: tuple[Finding, ...]) -> tuple[int, int]:
 
 
 def _weight_shape(primary: TensorFacts, shape: tuple[int, ...]) -> Finding:
-    patterns = " or ".join(map(write_pattern, primary.shapes))
+    patterns = " or ".join(map(write_pattern, primary.patterns))
     if 0 in shape:
         return Finding("weight-empty", "", f"{patterns}, every dimension above 0", write_shape(shape), "Remove the empty tensor.")
-    if all(len(pattern) != len(shape) for pattern in primary.shapes):
+    if all(len(pattern) != len(shape) for pattern in primary.patterns):
         return Finding("weight-rank", "", patterns, write_shape(shape), "Leave this tensor dense; the contract has no such unit.")
     return Finding("weight-shape", "", patterns, write_shape(shape), "Take the weight from the original.")
 

@@ -1,0 +1,72 @@
+"""The command line, `tensorhub`. Each command is a module that is imported when the command is used.
+
+Exit codes: 0 satisfied, 1 refused, 2 usage, 3 a fault of ours or of a plugin.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import traceback
+from typing import Final, NoReturn
+
+import click
+
+from tensorhub_contracts import __version__
+from tensorhub_contracts.errors import Refusal, RegistryError
+
+EXIT_REFUSED: Final = 1
+EXIT_FAULT: Final = 3
+
+#: Command name to the module that defines it (as `command`) and the line that --help shows for it.
+_COMMANDS: Final = {
+    "inspect": ("inspect", "Prove which contract a checkpoint is in, from its headers alone."),
+    "contracts": ("contracts", "List the contracts of the registry, or show one."),
+    "explain": ("explain", "Explain a refusal code."),
+    "schema": ("schema", "Print the JSON Schema of something that this tool reads or writes."),
+    "completion": ("completion", "Print the script that completes tensorhub in your shell."),
+}
+
+
+class _Commands(click.Group):
+    """Imports a command when it is invoked, so that --help and inspect load nothing that they do not need."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in _COMMANDS:
+            return None
+        module = importlib.import_module(f"{__name__}.{_COMMANDS[name][0]}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in _COMMANDS.items()])
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="tensorhub-contracts")
+def tensorhub() -> None:
+    """Named, versioned tensor layouts: what a checkpoint is in, proved.
+
+    Exit codes: 0 satisfied, 1 refused, 2 usage, 3 a fault of this tool or of a plugin.
+    """
+
+
+def main() -> NoReturn:
+    """Run the command line and exit."""
+    try:
+        tensorhub.main(prog_name="tensorhub", standalone_mode=True)
+    except Refusal as refusal:
+        click.echo(str(refusal), err=True)
+        sys.exit(EXIT_REFUSED)
+    except RegistryError as error:
+        click.echo(f"The registry is wrong:\n{error}", err=True)
+        sys.exit(EXIT_FAULT)
+    except Exception:
+        traceback.print_exc()
+        click.echo("This is a fault of tensorhub-contracts or of a plugin, not of your checkpoint. Please report it with the lines above.", err=True)
+        sys.exit(EXIT_FAULT)
+    sys.exit(0)

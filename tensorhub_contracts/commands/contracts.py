@@ -1,0 +1,95 @@
+"""`tensorhub contracts`: the registry, for people and for programs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import click
+
+from tensorhub_contracts.contract import Contract, Declares, Form
+from tensorhub_contracts.registry import Registry, load_registry
+from tensorhub_contracts.registry_check import UNPROVED, digest_clashes
+from tensorhub_contracts.shapes import write_pattern
+
+
+@click.group("contracts", invoke_without_command=True)
+@click.option("--output", "output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="For people or for programs.")
+@click.pass_context
+def command(ctx: click.Context, output: str) -> None:
+    """List the contracts of the registry; `contracts show HANDLE` shows one."""
+    if ctx.invoked_subcommand is not None:
+        return
+    registry = load_registry()
+    clashes = digest_clashes({handle: registry.digest(handle) for handle in registry.contracts})
+    if clashes:
+        from tensorhub_contracts.errors import RegistryError
+
+        raise RegistryError(clashes)
+    if output == "json":
+        import json
+
+        rows = [{"handle": handle, "digest": registry.digest(handle), "decoder": each.decoder, "summary": each.summary} for handle, each in registry.contracts.items()]
+        click.echo(json.dumps(rows, indent=2))
+    else:
+        width = max(map(len, registry.contracts))
+        for handle, each in registry.contracts.items():
+            status = click.style("accepted  ", fg="green") if each.decoder == "shipped" else click.style("recognized", dim=True)
+            click.echo(f"{handle:<{width}}  {status}  {each.summary}")
+
+
+@command.command("show")
+@click.argument("handle")
+@click.option("--output", "output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="For people or for programs.")
+def show(handle: str, output: str) -> None:
+    """Show one contract: its digest, units, declaration and what headers cannot show."""
+    from tensorhub_contracts.resolution import resolve
+
+    registry = load_registry()
+    contract = resolve(handle, registry)
+    if output == "json":
+        import json
+
+        from tensorhub_contracts.digests import normative_facts
+
+        facts = {"handle": handle, "digest": registry.digest(handle), "summary": contract.summary, "source": contract.source}
+        sys.stdout.write(json.dumps({**facts, "normative": normative_facts(contract)}, indent=2, ensure_ascii=False) + "\n")
+        return
+    click.echo("\n".join(_lines(contract, registry)))
+
+
+def _lines(contract: Contract, registry: Registry) -> Iterator[str]:
+    yield click.style(contract.handle, bold=True) + f"  {registry.digest(contract.handle)}"
+    yield f"  {contract.summary}"
+    yield f"  source     {contract.source}"
+    yield f"  status     {'accepted' if contract.decoder == 'shipped' else 'recognized, and refused by name until a decoder for it is installed'}"
+    yield f"  element    {contract.element}" + (f", block {contract.block[0]} x {contract.block[1]}" if contract.block else "")
+    for each in registry.reference_dequants:
+        if each.name == contract.reference_dequant:
+            yield f"  dequant    {each.name}: {each.formula}"
+            yield f"             {each.rounding}"
+    for lane, floor in contract.floors.items():
+        yield f"  floor      {lane}: {'none' if floor == 'none' else f'sm_{floor}'}"
+    for form in contract.form:
+        yield from _form(form)
+    yield f"  dense      matrices {', '.join(contract.dense.matrix_dtypes)}; vectors {', '.join(contract.dense.vector_dtypes)}"
+    if not contract.declares:
+        yield "  declared   by nothing: a quantization declaration is a refusal"
+    for declared in contract.declares:
+        yield from _declared(declared)
+    for word in contract.unproved:
+        yield f"  unproved   {UNPROVED[word]}"
+
+
+def _form(form: Form) -> Iterator[str]:
+    yield f"  {form.name}"
+    for role, tensor in form.tensors.items():
+        shapes = " or ".join(map(write_pattern, tensor.patterns))
+        yield f"    {role:<16} {tensor.name}  {' or '.join(tensor.dtypes)} {shapes}" + ("  (optional)" if tensor.optional else "")
+
+
+def _declared(declared: Declares) -> Iterator[str]:
+    yield f"  declared   in {declared.source}"
+    for each in declared.require:
+        value = "null" if each.null else " or ".join(map(str, each.any_of)) or (list(each.equals) if isinstance(each.equals, tuple) else each.equals)
+        yield f"    {each.key} = {value}" + ("  (if present)" if each.optional else "")

@@ -1,0 +1,16 @@
+"""`tensorhub schema`: JSON Schemas, made from the classes themselves."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from tensorhub_contracts.schemas import SCHEMAS, json_schema
+
+
+@click.command("schema")
+@click.argument("name", type=click.Choice(sorted(SCHEMAS)))
+def command(name: str) -> None:
+    """Print the JSON Schema (2020-12) of the registry file or of a JSON report."""
+    click.echo(json.dumps(json_schema(name), indent=2))

@@ -1,0 +1,43 @@
+"""Workflow commands of GitHub Actions: an error for each group of violations, a notice for a proved contract."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tensorhub_contracts.inspection import Inspection
+from tensorhub_contracts.reports.summary import ViolationGroup, violation_groups
+
+
+def write(inspections: Sequence[Inspection]) -> str:
+    """Return one command a line."""
+    return "".join(line + "\n" for inspection in inspections for line in _lines(inspection))
+
+
+def _lines(inspection: Inspection) -> Iterator[str]:
+    name = inspection.path + (f" {inspection.component}" if inspection.component else "")
+    if inspection.contract is not None:
+        yield f"::notice title={_property(inspection.contract)}::{_data(f'{name} is in {inspection.contract}, {len(inspection.layouts):,} units')}"
+    for group in violation_groups(inspection.violations):
+        yield f"::error file={_property(_file(inspection, group))},title={_property(group.code)}::{_data(_message(group))}"
+
+
+def _file(inspection: Inspection, group: ViolationGroup) -> str:
+    path = Path(inspection.path)
+    shard = group.objects[0][1]
+    return str(path / inspection.component / Path(shard).name) if shard and path.is_dir() else str(path)
+
+
+def _message(group: ViolationGroup) -> str:
+    objects = ", ".join(name for name, _ in group.objects[:3])
+    more = f" and {len(group.objects) - 3:,} more" if len(group.objects) > 3 else ""
+    looks = f" This is how {group.resembles} writes it." if group.resembles else ""
+    return f"{objects}{more}: expected {group.expected}; found {group.found}.{looks} {group.remedy}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,164 @@
+"""The report for programs; `tensorhub schema inspection` prints its JSON Schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from tensorhub_contracts import __version__
+from tensorhub_contracts.errors import Violation
+from tensorhub_contracts.inspection import Inspection
+from tensorhub_contracts.prefixes import is_multi_token_prediction, layer_count
+from tensorhub_contracts.reports.summary import GridRow, PrefixRow, grid_rows, prefix_rows
+
+REPORT_VERSION = 1
+
+
+class ContractReport(msgspec.Struct, frozen=True):
+    """The contract that was proved."""
+
+    handle: str
+    digest: str
+
+
+class UnitReport(msgspec.Struct, frozen=True):
+    """One unit. Shapes are in stored elements; the scale fields are empty if the contract has no scale."""
+
+    name: str
+    shard: str
+    form: str
+    dtype: str
+    shape: tuple[int, ...]
+    scale_leaf: str
+    scale_dtype: str
+    grid: tuple[int, ...]
+    block: tuple[int, int] | None
+    experts: int
+    multi_token_prediction: bool
+    orientation_shown: bool
+
+
+class UnprovedReport(msgspec.Struct, frozen=True):
+    """What headers cannot show; `units` are those concerned, empty if it concerns all."""
+
+    statement: str
+    units: tuple[str, ...]
+
+
+class CheckpointReport(msgspec.Struct, frozen=True):
+    """What was read: sizes in bytes, and the digest that identifies the headers."""
+
+    tensors: int
+    shards: int
+    file_bytes: int
+    bytes_read: int
+    headers_digest: str
+    declarations: tuple[str, ...]
+    extra_files: tuple[str, ...]
+
+
+class InspectionReport(msgspec.Struct, frozen=True):
+    """One inspection; the fields are those of `tensorhub_contracts.Inspection`."""
+
+    path: str
+    component: str
+    accepted: bool
+    contract: ContractReport | None
+    nearest: str | None
+    resembles: tuple[str, ...]
+    checkpoint: CheckpointReport | None
+    violations: tuple[Violation, ...]
+    notes: tuple[str, ...]
+    proved: tuple[str, ...]
+    unproved: tuple[UnprovedReport, ...]
+    prefixes: tuple[PrefixRow, ...]
+    grids: tuple[GridRow, ...]
+    units: tuple[UnitReport, ...]
+
+
+class Report(msgspec.Struct, frozen=True):
+    """The whole report; `accepted` is true if every inspection is, and `version` is the report's own."""
+
+    version: int
+    tool: str
+    accepted: bool
+    inspections: tuple[InspectionReport, ...]
+
+
+def write(inspections: Sequence[Inspection]) -> str:
+    """Return the report as JSON, ended by a newline."""
+    report = Report(
+        version=REPORT_VERSION,
+        tool=f"tensorhub-contracts {__version__}",
+        accepted=all(inspection.accepted for inspection in inspections),
+        inspections=tuple(map(inspection_report, inspections)),
+    )
+    return msgspec.json.encode(report).decode() + "\n"
+
+
+def inspection_report(inspection: Inspection) -> InspectionReport:
+    """Return an inspection as the structure that is written."""
+    return InspectionReport(
+        path=_text(inspection.path),
+        component=inspection.component,
+        accepted=inspection.accepted,
+        contract=ContractReport(inspection.contract, inspection.digest or "") if inspection.contract else None,
+        nearest=inspection.nearest,
+        resembles=inspection.resembles,
+        checkpoint=_checkpoint(inspection),
+        violations=tuple(_readable(violation) for violation in inspection.violations),
+        notes=inspection.notes,
+        proved=inspection.proved,
+        unproved=tuple(UnprovedReport(statement, units) for statement, units in inspection.unproved),
+        prefixes=prefix_rows(inspection),
+        grids=grid_rows(inspection),
+        units=tuple(_units(inspection)),
+    )
+
+
+def _checkpoint(inspection: Inspection) -> CheckpointReport | None:
+    checkpoint = inspection.checkpoint
+    if checkpoint is None:
+        return None
+    return CheckpointReport(
+        tensors=len(checkpoint.tensors),
+        shards=len(checkpoint.shards),
+        file_bytes=sum(shard.file_size for shard in checkpoint.shards),
+        bytes_read=checkpoint.bytes_read,
+        headers_digest=checkpoint.headers_digest,
+        declarations=tuple(source.where for source in checkpoint.declarations),
+        extra_files=tuple(map(_text, checkpoint.extra_files)),
+    )
+
+
+def _units(inspection: Inspection) -> Iterator[UnitReport]:
+    checkpoint = inspection.checkpoint
+    if checkpoint is None:
+        return
+    layers = layer_count(checkpoint.config)
+    for unit in inspection.units:
+        layout = unit.layout
+        yield UnitReport(
+            name=unit.name,
+            shard=_text(checkpoint.shard_of[unit.name]),
+            form=layout.form,
+            dtype=layout.weight_dtype,
+            shape=layout.weight_shape,
+            scale_leaf=layout.scale_leaf,
+            scale_dtype=layout.scale_dtype,
+            grid=layout.grid,
+            block=layout.block,
+            experts=layout.experts,
+            multi_token_prediction=is_multi_token_prediction(unit.name, layers),
+            orientation_shown=layout.orientation_shown,
+        )
+
+
+def _readable(violation: Violation) -> Violation:
+    return Violation(*(_text(getattr(violation, name)) for name in ("code", "object", "expected", "found", "remedy", "shard", "resembles")))
+
+
+def _text(text: str) -> str:
+    """A file name that is not UTF-8 reaches us with surrogates, which JSON cannot hold."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

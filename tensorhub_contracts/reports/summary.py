@@ -1,0 +1,98 @@
+"""The counts that reports show: by prefix, by grid, and the violations grouped by what they say."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+
+import msgspec
+
+from tensorhub_contracts.errors import Violation
+from tensorhub_contracts.inspection import Inspection
+from tensorhub_contracts.prefixes import is_multi_token_prediction, layer_count, prefix_of
+
+
+class PrefixRow(msgspec.Struct, frozen=True):
+    """How many tensors lie under a prefix, and of what kind; `units` counts those in the judged contract."""
+
+    prefix: str
+    tensors: int
+    units: int
+    multi_token_prediction: int
+    dense: int
+    dense_dtypes: tuple[str, ...]
+
+
+class GridRow(msgspec.Struct, frozen=True):
+    """How many units share one geometry."""
+
+    weight_dtype: str
+    weight_shape: tuple[int, ...]
+    scale_dtype: str
+    grid: tuple[int, ...]
+    units: int
+    orientation_shown: bool
+
+
+class ViolationGroup(msgspec.Struct, frozen=True):
+    """Violations that say the same of several objects."""
+
+    code: str
+    expected: str
+    found: str
+    remedy: str
+    resembles: str
+    objects: tuple[tuple[str, str], ...]
+
+
+def prefix_rows(inspection: Inspection) -> tuple[PrefixRow, ...]:
+    """Return a row for each prefix, in the order of the names."""
+    checkpoint, groups = inspection.checkpoint, inspection.groups
+    if checkpoint is None or groups is None:
+        return ()
+    layers = layer_count(checkpoint.config)
+    tensors = Counter(map(prefix_of, checkpoint.tensors))
+    units: Counter[str] = Counter()
+    predicting: Counter[str] = Counter()
+    for name in inspection.layouts:
+        prefix = prefix_of(name)
+        units[prefix] += 1
+        predicting[prefix] += is_multi_token_prediction(name, layers)
+    dense: Counter[str] = Counter()
+    dtypes: defaultdict[str, set[str]] = defaultdict(set)
+    for name in groups.dense:
+        prefix = prefix_of(name)
+        dense[prefix] += 1
+        dtypes[prefix].add(checkpoint.tensors[name].dtype)
+    return tuple(
+        PrefixRow(prefix, count, units[prefix], predicting[prefix], dense[prefix], tuple(sorted(dtypes[prefix])))
+        for prefix, count in sorted(tensors.items())
+    )
+
+
+def grid_rows(inspection: Inspection) -> tuple[GridRow, ...]:
+    """Return a row for each geometry of the units, the most frequent first."""
+    counts = Counter(inspection.layouts.values())
+    return tuple(
+        GridRow(layout.weight_dtype, layout.weight_shape, layout.scale_dtype, layout.grid, count, layout.orientation_shown)
+        for layout, count in sorted(counts.items(), key=lambda item: (-item[1], item[0].weight_shape))
+    )
+
+
+def violation_groups(violations: tuple[Violation, ...]) -> tuple[ViolationGroup, ...]:
+    """Group violations that differ only in their object, in the order in which they were found."""
+    groups: dict[tuple[str, str, str, str, str], list[tuple[str, str]]] = {}
+    for each in violations:
+        key = (each.code, each.expected, each.found, each.remedy, each.resembles)
+        groups.setdefault(key, []).append((each.object, each.shard))
+    return tuple(ViolationGroup(*key, objects=tuple(objects)) for key, objects in groups.items())
+
+
+def size_in_words(size: int) -> str:
+    """Write a size in bytes with a decimal unit: 27.6 GB."""
+    value = float(size)
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{size:,} bytes" if unit == "bytes" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"
