@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tensorhub_contracts.errors import Refusal, RegistryError, TensorhubError, Violation
-    from tensorhub_contracts.inspection import Inspection, Unit, inspect, inspect_hf_fp8_blockwise
+    from tensorhub_contracts.inspection import Inspection, Unit
+    from tensorhub_contracts.inspector import inspect, inspect_hf_fp8_blockwise
     from tensorhub_contracts.registry import Registry, load_registry
     from tensorhub_contracts.resolution import resolve
 
@@ -21,8 +22,8 @@ _HOMES = {
     "TensorhubError": "errors",
     "Unit": "inspection",
     "Violation": "errors",
-    "inspect": "inspection",
-    "inspect_hf_fp8_blockwise": "inspection",
+    "inspect": "inspector",
+    "inspect_hf_fp8_blockwise": "inspector",
     "load_registry": "registry",
     "resolve": "resolution",
 }

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-
 import msgspec
 
 from tensorhub_contracts.declaration_sources import DeclarationSource, read_declarations
@@ -120,16 +119,12 @@ def _assemble(
     if len(tensors) != sum(len(header.tensors) for header in headers.values()):
         twice = _held_twice(headers)
     weight_map = shard_set.weight_map
-    if weight_map is not None and _agrees(weight_map, headers):
-        shard_of = weight_map
-    else:
-        shard_of = _settle(tensors, headers, twice, shard_set)
+    shard_of = weight_map if weight_map is not None and _agrees(weight_map, headers) else _settle(tensors, headers, twice, shard_set)
     return Checkpoint(
         path=path,
         component=component,
         shards=tuple(
-            Shard(name, header.file_size, header.length, len(header.tensors), header.metadata)
-            for name, header in headers.items()
+            Shard(name, header.file_size, header.length, len(header.tensors), header.metadata) for name, header in headers.items()
         ),
         tensors=tensors,
         shard_of=shard_of,
@@ -196,4 +191,6 @@ def _not_there(path: Path) -> Refusal:
     if path.is_symlink():
         found = f"a link to {os.readlink(path)}, which does not exist"
         return Refusal([Violation("file-broken-link", str(path), "a file or a folder", found, "Download the file again.")])
-    return Refusal([Violation("checkpoint-not-found", str(path), "a folder or a .safetensors file", "nothing at that path", "Check the path.")])
+    return Refusal(
+        [Violation("checkpoint-not-found", str(path), "a folder or a .safetensors file", "nothing at that path", "Check the path.")]
+    )

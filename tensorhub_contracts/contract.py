@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-
 import msgspec
 
 from tensorhub_contracts.shapes import Dimension, parse_shape

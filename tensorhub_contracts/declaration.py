@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-
 import msgspec
 
 from tensorhub_contracts.contract import Contract, Declares, Requirement
@@ -65,7 +64,9 @@ def declaration_violations(declared: DeclaredContracts, contract: Contract, regi
     if declared.conflict:
         found = "; ".join(f"{source.where} declares {_brief(source.content)}" for source, _ in declared.by_source)
         remedy = f"Keep the declaration that belongs to the weights. {_FROM_EXPORT}"
-        violations.append(Violation("declaration-conflict", "quantization declaration", "one layout, however often declared", found, remedy))
+        violations.append(
+            Violation("declaration-conflict", "quantization declaration", "one layout, however often declared", found, remedy)
+        )
     if not contract.declares:
         violations += (
             Violation(
@@ -80,7 +81,9 @@ def declaration_violations(declared: DeclaredContracts, contract: Contract, regi
     elif not declared.by_source:
         wanted = " or ".join(dict.fromkeys(_describe(each) for each in contract.declares))
         remedy = "Add the configuration file that the producer wrote. A layout is never assumed from the bytes alone."
-        violations.append(Violation("declaration-missing", "quantization_config", f"a declaration of {contract.handle}: {wanted}", "none", remedy))
+        violations.append(
+            Violation("declaration-missing", "quantization_config", f"a declaration of {contract.handle}: {wanted}", "none", remedy)
+        )
     elif contract.handle not in declared.handles:
         for source, handles in declared.by_source:
             if contract.handle not in handles:
@@ -90,8 +93,9 @@ def declaration_violations(declared: DeclaredContracts, contract: Contract, regi
 
 def declared_block(sources: tuple[DeclarationSource, ...]) -> tuple[int, int] | None:
     """Return the `weight_block_size` that the sources agree on, if it is two positive whole numbers."""
-    blocks = {tuple(block) for source in sources if _is_block(block := source.content.get("weight_block_size"))}
-    return (*blocks.pop(),) if len(blocks) == 1 else None  # type: ignore[return-value]  # _is_block proved the length
+    declared = [source.content.get("weight_block_size") for source in sources]
+    blocks = {(block[0], block[1]) for block in declared if block is not None and _is_block(block)}
+    return blocks.pop() if len(blocks) == 1 else None
 
 
 def _source_violations(source: DeclarationSource, contract: Contract, registry: Registry) -> Iterator[Violation]:
@@ -123,7 +127,9 @@ def _fault(requirement: Requirement, value: Any) -> tuple[str, str, str] | None:
         return None if value is None or value is _ABSENT else ("declaration-mismatch", "null", _show(value))
     if value is _ABSENT or value is None:
         wanted = _wanted(requirement)
-        return None if requirement.optional else ("declaration-incomplete", wanted, "null" if value is None else "nothing: the key is absent")
+        return (
+            None if requirement.optional else ("declaration-incomplete", wanted, "null" if value is None else "nothing: the key is absent")
+        )
     if isinstance(requirement.equals, tuple):
         if not _is_block(value):
             return ("declaration-invalid", f"two whole numbers above 0, namely {_wanted(requirement)}", _show(value))
@@ -199,5 +205,9 @@ def _show(value: Any) -> str:
     elif type(value) is list and len(value) == 2 and _is_block(value) and value[0] == 1:
         text = f"{write_shape(value)} (row groups of {value[1]})"
     else:
-        text = {True: "true", False: "false", None: "null"}.get(value, ascii(value)) if not isinstance(value, dict | list | int | float) else ascii(value)
+        text = (
+            {True: "true", False: "false", None: "null"}.get(value, ascii(value))
+            if not isinstance(value, dict | list | int | float)
+            else ascii(value)
+        )
     return text if len(text) <= 80 else text[:77] + "..."

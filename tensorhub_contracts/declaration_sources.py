@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-
 import msgspec
 
 from tensorhub_contracts.contract import Source

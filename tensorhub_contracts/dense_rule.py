@@ -46,7 +46,7 @@ def dense_violations(checkpoint: Checkpoint, groups: TensorGroups, contract: Con
 
 def _strangers(checkpoint: Checkpoint, groups: TensorGroups, contract: Contract) -> list[tuple[str, str, tuple[int, ...]]]:
     matrix, vector = contract.dense.matrix_dtypes, contract.dense.vector_dtypes
-    found = []
+    found: list[tuple[str, str, tuple[int, ...]]] = []
     for name in groups.dense:
         entry = checkpoint.tensors[name]
         if entry.dtype not in (matrix if len(entry.shape) > 1 else vector):

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 import msgspec
 
 
-
 class Violation(msgspec.Struct, frozen=True):
     """One reason for a refusal.
 

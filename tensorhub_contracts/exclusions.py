@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-
 import msgspec
 
 from tensorhub_contracts.declaration import MODULE_LISTS
@@ -38,9 +37,7 @@ class ExclusionReport(msgspec.Struct, frozen=True):
     violations: tuple[Violation, ...] = ()
 
 
-def check_exclusions(
-    sources: tuple[DeclarationSource, ...], quantized: Iterable[str], dense_matrices: Iterable[str]
-) -> ExclusionReport:
+def check_exclusions(sources: tuple[DeclarationSource, ...], quantized: Iterable[str], dense_matrices: Iterable[str]) -> ExclusionReport:
     """Compare every module list of the sources with the tensors.
 
     `quantized` and `dense_matrices` are tensor names; a module is a tensor's name without its last segment. An entry
@@ -133,7 +130,9 @@ def _patterns(
             re.compile(text)
         except (re.error, RecursionError, OverflowError) as error:
             where = sources[0].where
-            violations.append(Violation("declaration-invalid", f"{where}: {entry[:80]}", "a regular expression after re:", str(error), _REPAIR))
+            violations.append(
+                Violation("declaration-invalid", f"{where}: {entry[:80]}", "a regular expression after re:", str(error), _REPAIR)
+            )
             continue
         body = text.removesuffix("$") if not text.endswith("\\$") else text
         plain = body.removeprefix("^").replace("\\.", "").replace(".*", "")

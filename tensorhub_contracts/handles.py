@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-
 import msgspec
 
 from tensorhub_contracts.errors import Refusal, Violation

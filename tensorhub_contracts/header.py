@@ -196,10 +196,7 @@ def _declared_length(first: bytes, file_size: int, name: str, limit: int, read_m
     if kind := recognize(sample):
         found = f"{kind} ({file_size:,} bytes)"
         raise Refusal([_violation("file-not-safetensors", name, "a safetensors file", found, _DOWNLOAD)])
-    if file_size < 10:
-        found = f"{file_size} bytes in all"
-    else:
-        found = f"a declared header length of {length:,} in a file of {file_size:,} bytes"
+    found = f"{file_size} bytes in all" if file_size < 10 else f"a declared header length of {length:,} in a file of {file_size:,} bytes"
     expected = f"8 bytes of length, then a header of 2 to {limit:,} bytes that lies inside the file"
     raise Refusal([_violation("header-length", name, expected, found, _DOWNLOAD)])
 

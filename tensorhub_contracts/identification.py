@@ -2,59 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-
-import msgspec
-
 from tensorhub_contracts.checkpoint import Checkpoint
 from tensorhub_contracts.contract import Contract
-from tensorhub_contracts.declaration import DeclaredContracts, declaration_violations, declared_contracts
-from tensorhub_contracts.dense_rule import dense_violations, dense_strangers
-from tensorhub_contracts.errors import Violation
+from tensorhub_contracts.declaration import declaration_violations
+from tensorhub_contracts.dense_rule import dense_strangers, dense_violations
+from tensorhub_contracts.evidence import Evidence, gather_evidence
 from tensorhub_contracts.exclusions import ExclusionReport, check_exclusions
 from tensorhub_contracts.inspection import Inspection
 from tensorhub_contracts.inspection_notes import notes, proved, unproved
-from tensorhub_contracts.leaf_names import LeafNames
 from tensorhub_contracts.registry import Registry
-from tensorhub_contracts.tensor_groups import Signature, TensorGroups, group_tensors
 from tensorhub_contracts.tree_violations import contract_violations, empty_violations, layout_violations
-from tensorhub_contracts.unit_matching import Finding, UnitJudge, UnitLayout
-
-Judgement = UnitLayout | tuple[Finding, ...]
-
-
-class Evidence(msgspec.Struct, frozen=True):
-    """Everything that the choice of a contract rests on.
-
-    `judgements` holds, for each quantized contract, what each signature is in it. `full` lists the contracts that
-    every unit is in, with no sidecar left over.
-    """
-
-    checkpoint: Checkpoint
-    registry: Registry
-    groups: TensorGroups
-    declared: DeclaredContracts
-    judgements: Mapping[str, Mapping[Signature, Judgement]]
-    full: tuple[str, ...]
-
-    @property
-    def quantized(self) -> bool:
-        """Whether anything in the checkpoint is quantized or claims to scale something."""
-        return bool(self.groups.quantized or self.groups.orphans)
-
-    def matched(self, handle: str) -> int:
-        """Return how many units are in a contract."""
-        return sum(
-            len(self.groups.quantized[signature])
-            for signature, judgement in self.judgements.get(handle, {}).items()
-            if isinstance(judgement, UnitLayout)
-        )
+from tensorhub_contracts.unit_matching import UnitLayout
 
 
 def identify(checkpoint: Checkpoint, registry: Registry, wanted: Contract | None) -> Inspection:
     """Return the inspection of a checkpoint whose container was found sound."""
-    evidence = _gather(checkpoint, registry)
+    evidence = gather_evidence(checkpoint, registry)
     contract = wanted or _choose(evidence)
     groups = evidence.groups
     layouts: dict[str, UnitLayout] = {}
@@ -90,25 +53,6 @@ def identify(checkpoint: Checkpoint, registry: Registry, wanted: Contract | None
     )
 
 
-def _gather(checkpoint: Checkpoint, registry: Registry) -> Evidence:
-    leaf_names = LeafNames(registry.leaves, registry.payloads)
-    groups = group_tensors(checkpoint.tensors, leaf_names)
-    judge = UnitJudge(leaf_names)
-    judgements = {
-        contract.handle: {signature: judge.judge(signature, contract) for signature in groups.quantized}
-        for contract in registry.contracts.values()
-        if contract.quantized
-    }
-    full = tuple(
-        handle
-        for handle, by_signature in judgements.items()
-        if by_signature
-        and not groups.orphans
-        and all(isinstance(judgement, UnitLayout) for judgement in by_signature.values())
-    )
-    return Evidence(checkpoint, registry, groups, declared_contracts(checkpoint.declarations, registry), judgements, full)
-
-
 def _choose(evidence: Evidence) -> Contract:
     """Return the contract to judge the checkpoint against when the caller named none.
 
@@ -132,7 +76,9 @@ def _choose(evidence: Evidence) -> Contract:
     if evidence.declared.handles:
         candidates = [handle for handle in contracts if handle in evidence.declared.handles]
     else:
-        candidates = list(evidence.full) or [handle for handle, contract in contracts.items() if contract.quantized and not contract.whole_tree]
+        candidates = list(evidence.full) or [
+            handle for handle, contract in contracts.items() if contract.quantized and not contract.whole_tree
+        ]
     return contracts[max(candidates, key=lambda handle: (evidence.matched(handle), -_distance(evidence, handle)))]
 
 
@@ -149,11 +95,7 @@ def _resembles(evidence: Evidence) -> tuple[str, ...]:
     """Return the contracts that all units look like, or else those that some look like, most units first."""
     if evidence.full:
         return evidence.full
-    counts = {
-        handle: evidence.matched(handle)
-        for handle in evidence.judgements
-        if not evidence.registry.contracts[handle].whole_tree
-    }
+    counts = {handle: evidence.matched(handle) for handle in evidence.judgements if not evidence.registry.contracts[handle].whole_tree}
     return tuple(handle for handle, count in sorted(counts.items(), key=lambda item: -item[1]) if count)
 
 

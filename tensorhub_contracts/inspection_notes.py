@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from tensorhub_contracts.contract import Contract
+from tensorhub_contracts.evidence import Evidence
 from tensorhub_contracts.exclusions import ExclusionReport
 from tensorhub_contracts.registry_check import UNPROVED
 from tensorhub_contracts.shapes import write_shape
 from tensorhub_contracts.unit_matching import UnitLayout
-
-if TYPE_CHECKING:
-    from tensorhub_contracts.identification import Evidence
 
 
 def proved(evidence: Evidence, contract: Contract, layouts: Mapping[str, UnitLayout]) -> Iterator[str]:
@@ -66,9 +63,8 @@ def notes(evidence: Evidence, contract: Contract, exclusions: ExclusionReport) -
     for source in checkpoint.declarations:
         if contract.handle == "hf.fp8-blockwise@1" and source.content.get("scale_fmt") == "ue8m0":
             yield f"{source.where}: scale_fmt ue8m0 is declared; that the stored scales are powers of two is not shown by headers"
-    if dtypes := sorted({layout_dtype for layout_dtype in _scale_dtypes(evidence, contract)}):
-        if len(dtypes) > 1:
-            yield f"scale grids of several dtypes, each expanded exactly to F32: {', '.join(dtypes)}"
+    if (dtypes := sorted(set(_scale_dtypes(evidence, contract)))) and len(dtypes) > 1:
+        yield f"scale grids of several dtypes, each expanded exactly to F32: {', '.join(dtypes)}"
 
 
 def _scale_dtypes(evidence: Evidence, contract: Contract) -> Iterator[str]:
@@ -78,10 +74,11 @@ def _scale_dtypes(evidence: Evidence, contract: Contract) -> Iterator[str]:
 
 
 def _exclusion_notes(report: ExclusionReport) -> Iterator[str]:
+    entries = _count(report.entries, "exclusion entry", "exclusion entries")
     if report.entries and not report.matched:
-        yield f"0 of {_count(report.entries, 'exclusion entry', 'exclusion entries')} match any tensor: configuration and tree may come from different exports"
+        yield f"0 of {entries} match any tensor: configuration and tree may come from different exports"
     elif report.unmatched:
-        yield f"{len(report.unmatched)} of {_count(report.entries, 'exclusion entry', 'exclusion entries')} match no quantized unit and no matrix: {_some(report.unmatched)}"
+        yield f"{len(report.unmatched)} of {entries} match no quantized unit and no matrix: {_some(report.unmatched)}"
     for entry, name in report.contradicted[:5]:
         yield f"exclusion entry {entry!r} is contradicted by the bytes: {name} is quantized, and is read as such"
     if report.by_suffix:

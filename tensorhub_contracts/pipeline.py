@@ -61,8 +61,12 @@ def _listed(path: Path) -> tuple[str, ...]:
         sorted(
             name
             for name, value in index.items()
-            if not name.startswith("_") and isinstance(value, list) and len(value) == 2 and value[0] is not None
-            and name not in (".", "..") and not set(name) & {"/", "\\", "\0"}
+            if not name.startswith("_")
+            and isinstance(value, list)
+            and len(value) == 2
+            and value[0] is not None
+            and name not in (".", "..")
+            and not set(name) & {"/", "\\", "\0"}
         )
     )
 

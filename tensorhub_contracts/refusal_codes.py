@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-
 import msgspec
 
 from tensorhub_contracts.registry_structure import structure

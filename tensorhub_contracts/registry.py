@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-
 import msgspec
 
 from tensorhub_contracts.contract import Contract, Conversion, Leaf, Payload, ReferenceDequant, RegistryFile, Superseded

@@ -70,7 +70,11 @@ def _contract_faults(contract: Contract, dequants: set[str], leaf_names: LeafNam
     if contract.reference_dequant not in dequants:
         yield f"reference_dequant: {contract.reference_dequant} is not listed under [[reference_dequant]]"
     yield from (f"unproved: {each} is not a known word" for each in contract.unproved if each not in UNPROVED)
-    yield from (f"floors.{lane}: a floor is a compute capability such as 89, or 'none'" for lane, floor in contract.floors.items() if floor != "none" and floor < 1)
+    yield from (
+        f"floors.{lane}: a floor is a compute capability such as 89, or 'none'"
+        for lane, floor in contract.floors.items()
+        if floor != "none" and floor < 1
+    )
     for dtype in (*contract.dense.matrix_dtypes, *contract.dense.vector_dtypes):
         if dtype not in BITS:
             yield f"dense: {dtype} is not a dtype"

@@ -11,7 +11,6 @@ import re
 
 import msgspec
 
-
 _DIMENSION = re.compile(r"([a-z][a-z_]*)(?:/([1-9][0-9]*))?\Z")
 
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-
 import msgspec
 
 from tensorhub_contracts.errors import Refusal, Violation
@@ -91,7 +90,9 @@ def _by_index(folder: Path, index: str, indexes: list[str], files: list[str]) ->
             code="index-shard-missing" if not (folder / shard).is_symlink() else "file-broken-link",
             object=shard,
             expected=f"the shard that {index} names",
-            found="nothing at that path" if not (folder / shard).is_symlink() else f"a link to {os.readlink(folder / shard)}, which does not exist",
+            found="nothing at that path"
+            if not (folder / shard).is_symlink()
+            else f"a link to {os.readlink(folder / shard)}, which does not exist",
             remedy="Download the missing shard.",
             shard=index,
         )
@@ -115,7 +116,9 @@ def _preferred(names: list[str], ending: str) -> str:
 def _ambiguous(folder: Path, names: list[str]) -> Refusal:
     listed = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
     remedy = "Name the one file that you mean, or keep one checkpoint in a folder."
-    return Refusal([Violation("checkpoint-ambiguous", str(folder), "one checkpoint: an index, numbered shards or a single file", listed, remedy)])
+    return Refusal(
+        [Violation("checkpoint-ambiguous", str(folder), "one checkpoint: an index, numbered shards or a single file", listed, remedy)]
+    )
 
 
 def _no_weights(folder: Path, names: list[str]) -> Refusal:

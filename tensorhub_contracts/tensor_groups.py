@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-
 import msgspec
 
 from tensorhub_contracts.contract import Leaf
@@ -43,9 +42,7 @@ def group_tensors(tensors: Mapping[str, TensorEntry], leaf_names: LeafNames) -> 
     narrow: list[str] = []
     dense: list[str] = []
     other: list[str] = []
-    append_by_dtype = {
-        dtype: (narrow if dtype in NARROW_FLOAT else dense if dtype in DENSE else other).append for dtype in BITS
-    }
+    append_by_dtype = {dtype: (narrow if dtype in NARROW_FLOAT else dense if dtype in DENSE else other).append for dtype in BITS}
     for name, entry in tensors.items():
         # No leaf is called "weight", so that most names are settled without cutting out their last segment.
         leaf = None if name.endswith(".weight") else leaf_names[name[name.rfind(".") + 1 :]]
@@ -79,9 +76,7 @@ def group_tensors(tensors: Mapping[str, TensorEntry], leaf_names: LeafNames) -> 
     )
 
 
-def _attach(
-    names: list[str], leaf: Leaf, tensors: Mapping[str, TensorEntry], primaries: dict[str, tuple[Side, ...]]
-) -> list[str]:
+def _attach(names: list[str], leaf: Leaf, tensors: Mapping[str, TensorEntry], primaries: dict[str, tuple[Side, ...]]) -> list[str]:
     """Add each sidecar with this leaf to its primary tensor; return those that belong to no quantized tensor.
 
     An 8-bit integer tensor becomes a primary one when a sidecar belongs to it: that is what makes it packed.

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from tensorhub_contracts.checkpoint import Checkpoint
 from tensorhub_contracts.contract import Contract, Leaf
 from tensorhub_contracts.declaration import declared_block
 from tensorhub_contracts.errors import Violation
+from tensorhub_contracts.evidence import Evidence
 from tensorhub_contracts.prefixes import prefix_of
 from tensorhub_contracts.scale_shapes import block_grid, describe_grid
 from tensorhub_contracts.shapes import write_shape
 from tensorhub_contracts.tensor_groups import Signature, TensorGroups
 from tensorhub_contracts.unit_matching import Finding, UnitLayout
-
-if TYPE_CHECKING:
-    from tensorhub_contracts.identification import Evidence
 
 
 def empty_violations(checkpoint: Checkpoint, groups: TensorGroups) -> Iterator[Violation]:
@@ -26,7 +23,9 @@ def empty_violations(checkpoint: Checkpoint, groups: TensorGroups) -> Iterator[V
         yield Violation("no-tensors", checkpoint.path, "at least one tensor", "none in any shard", remedy)
     elif not (groups.dense or groups.quantized or groups.orphans or groups.cache_scales):
         remedy = "Point at a model's weights."
-        yield Violation("layout-unknown", checkpoint.path, "floating-point or packed weights", f"{len(groups.other)} tensors of other kinds", remedy)
+        yield Violation(
+            "layout-unknown", checkpoint.path, "floating-point or packed weights", f"{len(groups.other)} tensors of other kinds", remedy
+        )
 
 
 def layout_violations(evidence: Evidence, contract: Contract) -> Iterator[Violation]:
@@ -42,7 +41,9 @@ def layout_violations(evidence: Evidence, contract: Contract) -> Iterator[Violat
         judgement = judgements.get(signature)
         if judgement is None:
             found = f"{signature[1]} {write_shape(signature[2])}"
-            finding = Finding("weight-dtype", "", f"no quantized tensor in {contract.handle}", found, "Read the checkpoint as the contract it is in.")
+            finding = Finding(
+                "weight-dtype", "", f"no quantized tensor in {contract.handle}", found, "Read the checkpoint as the contract it is in."
+            )
             judgement = (finding,)
         if not isinstance(judgement, UnitLayout):
             resembles = _resembles(evidence, signature, contract)
@@ -69,7 +70,14 @@ def contract_violations(evidence: Evidence, contract: Contract, wanted: Contract
         found = _looks_like(evidence)
         remedy = "Correct what the other violations name; the bytes alone are consistent."
         if contract.handle not in evidence.full or not evidence.declared.by_source:
-            yield Violation("layout-undeclared", evidence.checkpoint.path, "a declaration that agrees with the bytes", found, remedy, resembles=evidence.full[0])
+            yield Violation(
+                "layout-undeclared",
+                evidence.checkpoint.path,
+                "a declaration that agrees with the bytes",
+                found,
+                remedy,
+                resembles=evidence.full[0],
+            )
 
 
 def describe_signature(signature: Signature) -> str:
@@ -162,7 +170,14 @@ def _declared_block_disagrees(evidence: Evidence, contract: Contract) -> Iterato
         if needed != write_shape(scale[2]):
             expected = f"grid {needed} for weight {write_shape(shape)} under the declared block {write_shape(declared)}"
             remedy = "Take configuration and weights from one export; the block is never inferred from shapes."
-            yield Violation("declaration-contradicts-grid", names[0] + scale[0], expected, write_shape(scale[2]), remedy, evidence.checkpoint.shard_of[names[0]])
+            yield Violation(
+                "declaration-contradicts-grid",
+                names[0] + scale[0],
+                expected,
+                write_shape(scale[2]),
+                remedy,
+                evidence.checkpoint.shard_of[names[0]],
+            )
 
 
 def _unit_violation(evidence: Evidence, finding: Finding, name: str, resembles: str) -> Violation:

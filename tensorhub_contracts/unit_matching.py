@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-
 import msgspec
 
 from tensorhub_contracts.contract import Contract, Form, TensorFacts
@@ -99,7 +98,7 @@ class UnitJudge:
         return next(leaf.role for leaf in self._leaf_names.leaves if leaf.suffix == suffix)
 
     def _findings(self, signature: Signature, contract: Contract, form: Form) -> Iterator[Finding]:
-        suffix, dtype, shape, sides = signature
+        suffix, dtype, shape, _sides = signature
         primary = form.primary
         if primary.suffix and suffix != primary.suffix:
             found = f"a name that ends in {suffix}" if suffix else "a bare parameter name"

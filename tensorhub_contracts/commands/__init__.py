@@ -67,6 +67,9 @@ def main() -> NoReturn:
         sys.exit(EXIT_FAULT)
     except Exception:
         traceback.print_exc()
-        click.echo("This is a fault of tensorhub-contracts or of a plugin, not of your checkpoint. Please report it with the lines above.", err=True)
+        click.echo(
+            "This is a fault of tensorhub-contracts or of a plugin, not of your checkpoint. Please report it with the lines above.",
+            err=True,
+        )
         sys.exit(EXIT_FAULT)
     sys.exit(0)

@@ -14,7 +14,9 @@ from tensorhub_contracts.shapes import write_pattern
 
 
 @click.group("contracts", invoke_without_command=True)
-@click.option("--output", "output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="For people or for programs.")
+@click.option(
+    "--output", "output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="For people or for programs."
+)
 @click.pass_context
 def command(ctx: click.Context, output: str) -> None:
     """List the contracts of the registry; `contracts show HANDLE` shows one."""
@@ -29,7 +31,10 @@ def command(ctx: click.Context, output: str) -> None:
     if output == "json":
         import json
 
-        rows = [{"handle": handle, "digest": registry.digest(handle), "decoder": each.decoder, "summary": each.summary} for handle, each in registry.contracts.items()]
+        rows = [
+            {"handle": handle, "digest": registry.digest(handle), "decoder": each.decoder, "summary": each.summary}
+            for handle, each in registry.contracts.items()
+        ]
         click.echo(json.dumps(rows, indent=2))
     else:
         width = max(map(len, registry.contracts))
@@ -40,7 +45,9 @@ def command(ctx: click.Context, output: str) -> None:
 
 @command.command("show")
 @click.argument("handle")
-@click.option("--output", "output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="For people or for programs.")
+@click.option(
+    "--output", "output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="For people or for programs."
+)
 def show(handle: str, output: str) -> None:
     """Show one contract: its digest, units, declaration and what headers cannot show."""
     from tensorhub_contracts.resolution import resolve
@@ -62,7 +69,8 @@ def _lines(contract: Contract, registry: Registry) -> Iterator[str]:
     yield click.style(contract.handle, bold=True) + f"  {registry.digest(contract.handle)}"
     yield f"  {contract.summary}"
     yield f"  source     {contract.source}"
-    yield f"  status     {'accepted' if contract.decoder == 'shipped' else 'recognized, and refused by name until a decoder for it is installed'}"
+    accepted = contract.decoder == "shipped"
+    yield f"  status     {'accepted' if accepted else 'recognized, and refused by name until a decoder for it is installed'}"
     yield f"  element    {contract.element}" + (f", block {contract.block[0]} x {contract.block[1]}" if contract.block else "")
     for each in registry.reference_dequants:
         if each.name == contract.reference_dequant:
@@ -91,5 +99,9 @@ def _form(form: Form) -> Iterator[str]:
 def _declared(declared: Declares) -> Iterator[str]:
     yield f"  declared   in {declared.source}"
     for each in declared.require:
-        value = "null" if each.null else " or ".join(map(str, each.any_of)) or (list(each.equals) if isinstance(each.equals, tuple) else each.equals)
+        value = (
+            "null"
+            if each.null
+            else " or ".join(map(str, each.any_of)) or (list(each.equals) if isinstance(each.equals, tuple) else each.equals)
+        )
         yield f"    {each.key} = {value}" + ("  (if present)" if each.optional else "")

@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 from tensorhub_contracts.refusal_codes import explanations
 
 
-class _CodeType(click.ParamType):
+class _CodeType(click.ParamType[str]):
     name = "CODE"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:

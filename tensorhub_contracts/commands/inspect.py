@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
 from tensorhub_contracts.commands import EXIT_REFUSED
 from tensorhub_contracts.errors import Refusal
-from tensorhub_contracts.inspection import Inspection, inspect
+from tensorhub_contracts.inspection import Inspection
+from tensorhub_contracts.inspector import inspect
 from tensorhub_contracts.reports import FORMATS, writer
 
 
-class _OutputType(click.ParamType):
+class _OutputType(click.ParamType[Any]):
     """`FORMAT` or `FORMAT=FILE`."""
 
     name = "FORMAT[=FILE]"
@@ -33,7 +35,7 @@ class _OutputType(click.ParamType):
         return [CompletionItem(name) for name in FORMATS if name.startswith(incomplete)]
 
 
-class _HandleType(click.ParamType):
+class _HandleType(click.ParamType[Any]):
     """A handle of the registry, completed from it."""
 
     name = "HANDLE"
@@ -43,12 +45,18 @@ class _HandleType(click.ParamType):
 
         from tensorhub_contracts.registry import load_registry
 
-        return [CompletionItem(handle, help=contract.summary) for handle, contract in load_registry().contracts.items() if handle.startswith(incomplete)]
+        return [
+            CompletionItem(handle, help=contract.summary)
+            for handle, contract in load_registry().contracts.items()
+            if handle.startswith(incomplete)
+        ]
 
 
 @click.command("inspect")
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--component", default="", metavar="NAME", help="Inspect only this component of a pipeline; without it, each that holds weights.")
+@click.option(
+    "--component", default="", metavar="NAME", help="Inspect only this component of a pipeline; without it, each that holds weights."
+)
 @click.option("--contract", type=_HandleType(), help="Accept exactly this contract, and refuse every other.")
 @click.option(
     "--output",

@@ -17,7 +17,8 @@ def write(inspections: Sequence[Inspection]) -> str:
 def _lines(inspection: Inspection) -> Iterator[str]:
     name = inspection.path + (f" {inspection.component}" if inspection.component else "")
     if inspection.contract is not None:
-        yield f"::notice title={_property(inspection.contract)}::{_data(f'{name} is in {inspection.contract}, {len(inspection.layouts):,} units')}"
+        message = f"{name} is in {inspection.contract}, {len(inspection.layouts):,} units"
+        yield f"::notice title={_property(inspection.contract)}::{_data(message)}"
     for group in violation_groups(inspection.violations):
         yield f"::error file={_property(_file(inspection, group))},title={_property(group.code)}::{_data(_message(group))}"
 

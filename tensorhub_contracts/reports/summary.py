@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-
 import msgspec
 
 from tensorhub_contracts.errors import Violation

@@ -52,7 +52,8 @@ def _facts(inspection: Inspection, predicting: int) -> Iterator[str]:
         return
     payload = sum(shard.file_size for shard in checkpoint.shards)
     shards = "1 shard" if len(checkpoint.shards) == 1 else f"{len(checkpoint.shards):,} shards"
-    yield f"  tensors   {len(checkpoint.tensors):,} in {shards}, {size_in_words(payload)}, of which {size_in_words(checkpoint.bytes_read)} were read"
+    read = f"{size_in_words(payload)}, of which {size_in_words(checkpoint.bytes_read)} were read"
+    yield f"  tensors   {len(checkpoint.tensors):,} in {shards}, {read}"
     if inspection.layouts:
         also = f", {predicting:,} of them in multi-token prediction (MTP)" if predicting else ""
         yield f"  units     {len(inspection.layouts):,}{also}"
@@ -75,7 +76,13 @@ def _violation(group: ViolationGroup) -> Iterator[str]:
 def _tables(inspection: Inspection, prefixes: tuple[PrefixRow, ...]) -> Iterator[str]:
     if prefixes:
         rows = [
-            (row.prefix, f"{row.tensors:,}", f"{row.units:,}" if row.units else "-", f"{row.dense:,}" if row.dense else "-", " ".join(row.dense_dtypes))
+            (
+                row.prefix,
+                f"{row.tensors:,}",
+                f"{row.units:,}" if row.units else "-",
+                f"{row.dense:,}" if row.dense else "-",
+                " ".join(row.dense_dtypes),
+            )
             for row in prefixes
         ]
         yield ""

@@ -1,0 +1,51 @@
+# make demo    from nothing to the main job: a virtual environment, real checkpoints, their verdicts
+# make test    sets up what the tests need and runs all of them
+# make check   ruff, mypy, import-linter, the wheel's content, a wheel and an editable install
+# make bench   the speed table, as ratios in one interleaved run
+# make docs    writes the generated pages of docs/ again
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+WORKERS ?= 2
+
+.PHONY: demo test check bench docs clean
+
+demo: $(VENV)/test.done
+	$(BIN)/python demo/demo.py
+
+test: $(VENV)/test.done
+	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+
+check: $(VENV)/test.done $(VENV)/check.done
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	test ! -e cuda/__init__.py
+	$(BIN)/python docs/generate.py --check
+	$(BIN)/python tests/check_distributions.py
+
+bench: $(VENV)/test.done
+	$(BIN)/python benchmarks/bench.py
+
+docs: $(VENV)/test.done
+	$(BIN)/python docs/generate.py
+
+clean:
+	rm -rf $(VENV) dist demo-checkpoints benchmarks/trees
+
+# A virtual environment with the package installed for editing, and what each group of pyproject.toml needs. pip of
+# every Python that we support can read requirement files; few can read dependency groups.
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/test.done: pyproject.toml constraints.txt requirements-test.txt | $(VENV)/bin/python
+	$(PIP) install -c constraints.txt -r requirements-test.txt -e .
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m compileall -q tensorhub_contracts decoders cuda
+	touch $@
+
+$(VENV)/check.done: requirements-check.txt constraints.txt | $(VENV)/bin/python
+	$(PIP) install -c constraints.txt -r requirements-check.txt
+	touch $@
