@@ -15,7 +15,7 @@ from tensorhub_contracts.header import Header, Source, read_header
 from tensorhub_contracts.pipeline import component_folder
 from tensorhub_contracts.shard_index import NUMBERED, disagreements
 from tensorhub_contracts.shard_set import ShardSet, find_shards
-from tensorhub_contracts.tensor_entry import TensorEntry
+from tensorhub_contracts.tensor_entry import Geometry
 
 #: Called after each header with how many have been read and how many there are.
 Progress = Callable[[int, int], None]
@@ -34,15 +34,15 @@ class Shard(msgspec.Struct, frozen=True):
 class Checkpoint(msgspec.Struct, frozen=True):
     """What the headers and the configuration of a checkpoint say; no weight byte was read for it.
 
-    `shard_of` maps a tensor to the shard that holds it. `config` is `config.json`, or empty. `headers_digest` is the
-    SHA-256 over each shard's name, size and header, in order: it identifies the checkpoint's layout and geometry,
-    not its values. `bytes_read` counts headers, their lengths and the JSON files.
+    `tensors` maps a tensor to its dtype and shape, `shard_of` to the shard that holds it. `config` is `config.json`,
+    or empty. `headers_digest` is the SHA-256 over each shard's name, size and header, in order: it identifies the
+    checkpoint's layout and geometry, not its values. `bytes_read` counts headers, their lengths and the JSON files.
     """
 
     path: str
     component: str
     shards: tuple[Shard, ...]
-    tensors: Mapping[str, TensorEntry]
+    tensors: Mapping[str, Geometry]
     shard_of: Mapping[str, str]
     declarations: tuple[DeclarationSource, ...]
     config: Mapping[str, Any]
@@ -112,9 +112,9 @@ def _assemble(
     config: Mapping[str, Any],
     config_size: int,
 ) -> Checkpoint:
-    tensors: dict[str, TensorEntry] = {}
+    tensors: dict[str, Geometry] = {}
     for header in headers.values():
-        tensors.update(header.tensors)
+        tensors.update(zip(header.tensors, header.geometries, strict=True))
     twice: dict[str, tuple[str, ...]] = {}
     if len(tensors) != sum(len(header.tensors) for header in headers.values()):
         twice = _held_twice(headers)
@@ -146,7 +146,7 @@ def _agrees(weight_map: Mapping[str, str], headers: Mapping[str, Header]) -> boo
 
 
 def _settle(
-    tensors: dict[str, TensorEntry], headers: Mapping[str, Header], twice: Mapping[str, tuple[str, ...]], shard_set: ShardSet
+    tensors: dict[str, Geometry], headers: Mapping[str, Header], twice: Mapping[str, tuple[str, ...]], shard_set: ShardSet
 ) -> dict[str, str]:
     """Return where each tensor lies; the index decides on those that lie in two shards, and without one they are refused."""
     shard_of = {tensor: shard for shard, header in headers.items() for tensor in header.tensors}
@@ -160,7 +160,8 @@ def _settle(
         raise Refusal(violations)
     for tensor in twice:
         shard_of[tensor] = weight_map[tensor]
-        tensors[tensor] = headers[shard_of[tensor]].tensors[tensor]
+        header = headers[shard_of[tensor]]
+        tensors[tensor] = dict(zip(header.tensors, header.geometries, strict=True))[tensor]
     return shard_of
 
 

@@ -11,19 +11,18 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Mapping
-from itertools import chain
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate, chain
 from mmap import mmap
-from operator import attrgetter, sub
+from operator import attrgetter
 from pathlib import Path
 from typing import BinaryIO, Final
 
 import msgspec
 
-from tensorhub_contracts.dtypes import byte_length
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.file_kinds import recognize
-from tensorhub_contracts.tensor_entry import TensorEntry
+from tensorhub_contracts.tensor_entry import Geometries, Geometry, TensorEntry
 
 #: The bound of safetensors itself: a longer header is refused before anything is allocated.
 HEADER_LENGTH_LIMIT: Final = 100_000_000
@@ -32,28 +31,20 @@ HEADER_LENGTH_LIMIT: Final = 100_000_000
 class Header(msgspec.Struct, frozen=True):
     """What a file's header says, proved consistent: entries tile the payload, and the payload fills the file.
 
-    `raw` is the header as it lies in the file, `length` its size in bytes, `file_size` the size of the whole file.
+    `geometries` holds the geometry of each tensor, in the order of `tensors`. `raw` is the header as it lies in the
+    file, `length` its size in bytes, `file_size` the size of the whole file.
     """
 
     file_size: int
     length: int
     tensors: Mapping[str, TensorEntry]
+    geometries: Sequence[Geometry]
     metadata: Mapping[str, str]
     raw: bytes
 
 
 #: What a header can be read from: a path, an open binary file, or the bytes of a file (bytes, memoryview, mmap).
 Source = str | os.PathLike[str] | BinaryIO | bytes | bytearray | memoryview | mmap
-
-
-class _ByteLengths(dict[tuple[str, tuple[int, ...]], "int | None"]):
-    """Remembers the byte length of each dtype and shape: a checkpoint has thousands of tensors and few geometries."""
-
-    def __missing__(self, geometry: tuple[str, tuple[int, ...]]) -> int | None:
-        shape = geometry[1]
-        length = None if any(dimension < 0 for dimension in shape) else byte_length(*geometry)
-        self[geometry] = length
-        return length
 
 
 _entries = msgspec.json.Decoder(dict[str, TensorEntry])
@@ -115,13 +106,14 @@ def parse_header(raw: bytes, *, file_size: int, name: str) -> Header:
     if parsed is None:
         from tensorhub_contracts.header_diagnosis import diagnose_header  # only for files that the fast path declines
 
-        parsed = diagnose_header(raw, file_size=file_size, name=name)
-    tensors, metadata = parsed
-    return Header(file_size, len(raw), tensors, metadata, raw)
+        tensors, metadata = diagnose_header(raw, file_size=file_size, name=name)
+        parsed = tensors, _geometries_of(tensors.values()), metadata
+    tensors, geometries, metadata = parsed
+    return Header(file_size, len(raw), tensors, geometries, metadata, raw)
 
 
-def _parse_fast(raw: bytes, payload_size: int) -> tuple[dict[str, TensorEntry], dict[str, str]] | None:
-    """Return entries and metadata if the header is certainly right, else None. Never refuses, so it never explains.
+def _parse_fast(raw: bytes, payload_size: int) -> tuple[dict[str, TensorEntry], list[Geometry], dict[str, str]] | None:
+    """Return entries, their geometries and metadata if the header is certainly right, else None. Never refuses, so it never explains.
 
     Without a backslash in the text, every `":` ends a key. The decoder keeps the last of repeated keys and demands
     three fields an entry: with exactly four keys for each name that is left, none was repeated at either level.
@@ -139,7 +131,7 @@ def _parse_fast(raw: bytes, payload_size: int) -> tuple[dict[str, TensorEntry], 
             if raw[end : end + 2] == b',"':
                 body = b"{" + raw[end + 1 :]
             elif raw[end:].strip(b" ") == b"}":
-                return ({}, metadata) if payload_size == 0 else None
+                return ({}, [], metadata) if payload_size == 0 else None
             else:
                 return None
         tensors = _entries.decode(body)
@@ -148,7 +140,8 @@ def _parse_fast(raw: bytes, payload_size: int) -> tuple[dict[str, TensorEntry], 
     keys = 4 * len(tensors)  # a name and three fields each
     if "__metadata__" in tensors or body.count(b'":') != keys or _has_space_before_colon(body):
         return None
-    return (tensors, metadata) if _tiles(tensors, payload_size) else None
+    geometries = _geometries_of(tensors.values())
+    return (tensors, geometries, metadata) if _tiles(tensors.values(), geometries, payload_size) else None
 
 
 def _has_space_before_colon(body: bytes) -> bool:
@@ -156,30 +149,34 @@ def _has_space_before_colon(body: bytes) -> bool:
     return b"\n" in body or b"\t" in body or b"\r" in body or (b" " in body.rstrip(b" ") and b'" ' in body)
 
 
-_byte_lengths = _ByteLengths()
-
-
-def _tiles(tensors: Mapping[str, TensorEntry], payload_size: int) -> bool:
-    """Whether the tensors fill the payload without holes or overlaps, each with the bytes that its geometry takes."""
-    if len(_byte_lengths) > 100_000:  # a process that inspects very many different checkpoints does not grow without bound
-        _byte_lengths.clear()
-    entries: Iterable[TensorEntry] = tensors.values()
-    return _tiles_in_order(entries, payload_size) or _tiles_in_order(sorted(entries, key=_offsets), payload_size)
-
-
+_geometries = Geometries()
 _offsets = attrgetter("data_offsets")
-_geometry = attrgetter("dtype", "shape")
+_dtype_and_shape = attrgetter("dtype", "shape")
 
 
-def _tiles_in_order(entries: Iterable[TensorEntry], payload_size: int) -> bool:
-    """Compare whole columns: each begin is the end before it, and each end is a byte length after its begin."""
-    edges = list(chain.from_iterable(map(_offsets, entries)))
-    begins, ends = edges[::2], edges[1::2]
-    if not edges:
-        return payload_size == 0
-    if begins[0] != 0 or ends[-1] != payload_size or begins[1:] != ends[:-1]:
+def _geometries_of(entries: Iterable[TensorEntry]) -> list[Geometry]:
+    if len(_geometries) > 100_000:  # a process that inspects very many different checkpoints does not grow without bound
+        _geometries.clear()
+    return list(map(_geometries.__getitem__, map(_dtype_and_shape, entries)))
+
+
+def _tiles(entries: Iterable[TensorEntry], geometries: list[Geometry], payload_size: int) -> bool:
+    """Whether the tensors fill the payload without holes or overlaps, each with the bytes that its geometry takes."""
+    offsets = list(map(_offsets, entries))
+    lengths = [geometry.byte_length for geometry in geometries]
+    if None in lengths:
         return False
-    return list(map(sub, ends, begins)) == list(map(_byte_lengths.__getitem__, map(_geometry, entries)))
+    if _tiles_in_order(offsets, lengths, payload_size):
+        return True
+    order = sorted(range(len(offsets)), key=offsets.__getitem__)
+    return _tiles_in_order([offsets[each] for each in order], [lengths[each] for each in order], payload_size)
+
+
+def _tiles_in_order(offsets: list[tuple[int, int]], lengths: list[int | None], payload_size: int) -> bool:
+    """Compare whole columns: running totals of the byte lengths are the edges between tensors."""
+    edges = list(accumulate(lengths, initial=0))
+    found = list(chain.from_iterable(offsets))
+    return found[::2] == edges[:-1] and found[1::2] == edges[1:] and edges[-1] == payload_size
 
 
 _DOWNLOAD = "Download the file again and compare its size with the one that its source states."

@@ -72,7 +72,7 @@ def _parse_fast(text: bytes, files: tuple[str, ...]) -> dict[str, str] | None:
         return None
     shard_names = Literal[files]  # type: ignore[valid-type]  # a type made from what lies in the folder
     try:
-        index: Any = msgspec.defstruct("Index", [("weight_map", dict[str, shard_names])])  # type: ignore[valid-type]  # as above
+        index: Any = msgspec.defstruct("Index", [("weight_map", dict[str, shard_names])])
         weight_map: dict[str, str] = msgspec.json.decode(text, type=index).weight_map
     except (msgspec.MsgspecError, RecursionError):
         return None

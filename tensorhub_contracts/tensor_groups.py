@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 
 import msgspec
 
 from tensorhub_contracts.contract import Leaf
-from tensorhub_contracts.dtypes import BITS, DENSE, NARROW_FLOAT, PACKED
+from tensorhub_contracts.dtypes import DENSE, NARROW_FLOAT, PACKED
 from tensorhub_contracts.leaf_names import LeafNames
-from tensorhub_contracts.tensor_entry import TensorEntry
+from tensorhub_contracts.tensor_entry import Geometry
 
 #: A sidecar of a signature: the leaf's suffix, dtype and shape.
 Side = tuple[str, str, tuple[int, ...]]
@@ -35,98 +34,131 @@ class TensorGroups(msgspec.Struct, frozen=True):
     other: tuple[str, ...]
 
 
-def group_tensors(tensors: Mapping[str, TensorEntry], leaf_names: LeafNames) -> TensorGroups:
-    """Pair weights and sidecars by name alone. A sidecar may lie in another shard than its weight."""
-    names_of_leaf: dict[Leaf, list[str]] = {leaf: [] for leaf in leaf_names.leaves}
-    append_to = {suffix: names.append for suffix, names in ((leaf.suffix, names) for leaf, names in names_of_leaf.items())}
-    narrow: list[str] = []
-    dense: list[str] = []
-    other: list[str] = []
-    append_by_dtype = {dtype: (narrow if dtype in NARROW_FLOAT else dense if dtype in DENSE else other).append for dtype in BITS}
-    for name, entry in tensors.items():
-        # No leaf is called "weight", so that most names are settled without cutting out their last segment.
-        leaf = None if name.endswith(".weight") else leaf_names[name[name.rfind(".") + 1 :]]
-        if leaf is None:
-            append_by_dtype[entry.dtype](name)
-        else:
-            append_to[leaf.suffix](name)
-    primaries: dict[str, tuple[Side, ...]] = dict.fromkeys(narrow, ())
-    for name in other:
-        if leaf_names.payload_of(name.rpartition(".")[2], tensors[name].dtype) is not None:
-            primaries[name] = ()
-    orphans: list[tuple[str, Leaf]] = []
-    cache_scales: list[str] = []
-    for leaf, names in names_of_leaf.items():
-        if leaf.role == "cache-scale":
-            cache_scales += names
-        elif names:
-            for name in _attach(names, leaf, tensors, primaries):
-                if not leaf.needs_quantized:
-                    orphans.append((name, leaf))
-                elif tensors[name].dtype in NARROW_FLOAT:
-                    primaries[name] = ()
-                else:
-                    (dense if tensors[name].dtype in DENSE else other).append(name)
-    return TensorGroups(
-        quantized=_by_signature(primaries, tensors, leaf_names),
-        orphans=tuple(orphans),
-        cache_scales=tuple(cache_scales),
-        dense=tuple(dense),
-        other=tuple(name for name in other if name not in primaries),
-    )
+class _Growing:
+    """A signature while its sidecars are found one by one. Equal ones are one object, told apart by identity alone."""
+
+    __slots__ = ("geometry", "grown", "names", "sides", "suffix")
+
+    def __init__(self, suffix: str, geometry: Geometry, sides: tuple[Side, ...]) -> None:
+        self.suffix = suffix
+        self.geometry = geometry
+        self.sides = sides
+        self.grown: dict[tuple[str, int], _Growing] = {}
+        self.names: list[str] = []
+
+    def with_side(self, leaf: str, geometry: Geometry) -> _Growing:
+        key = (leaf, id(geometry))
+        grown = self.grown.get(key)
+        if grown is None:
+            sides = (*self.sides, (leaf, geometry.dtype, geometry.shape))
+            grown = self.grown[key] = _Growing(self.suffix, self.geometry, sides)
+        return grown
 
 
-def _attach(names: list[str], leaf: Leaf, tensors: Mapping[str, TensorEntry], primaries: dict[str, tuple[Side, ...]]) -> list[str]:
-    """Add each sidecar with this leaf to its primary tensor; return those that belong to no quantized tensor.
-
-    An 8-bit integer tensor becomes a primary one when a sidecar belongs to it: that is what makes it packed.
-    """
-    left_over = []
-    cut = -len(leaf.suffix)
-    sides = _Sides(leaf.suffix)
-    combined: dict[tuple[Side, ...], tuple[Side, ...]] = {}
-    beside = leaf.beside[0] if leaf.beside else ""
-    for name in names:
-        entry = tensors[name]
-        side = sides[entry.dtype, entry.shape]
-        primary = name[:cut] + beside
-        attached = primaries.get(primary)
-        if attached is None and primary not in tensors:
-            primary = next((name[:cut] + each for each in leaf.beside[1:] if name[:cut] + each in tensors), primary)
-            attached = primaries.get(primary)
-        if attached:
-            both = attached + side
-            primaries[primary] = combined.setdefault(both, both)
-        elif attached is not None or (primary in tensors and tensors[primary].dtype in PACKED):
-            primaries[primary] = side
-        else:
-            left_over.append(name)
-    return left_over
-
-
-class _Sides(dict[tuple[str, tuple[int, ...]], tuple[Side]]):
-    """Makes one sidecar for each geometry, so that equal ones are the same object."""
+class _Seeds(dict[int, _Growing]):
+    """One signature without sidecars for each geometry, by its identity, for names that end in `suffix`."""
 
     def __init__(self, suffix: str) -> None:
         super().__init__()
         self.suffix = suffix
 
-    def __missing__(self, geometry: tuple[str, tuple[int, ...]]) -> tuple[Side]:
-        self[geometry] = made = ((self.suffix, *geometry),)
-        return made
+    def seed(self, geometry: Geometry) -> _Growing:
+        found = self.get(id(geometry))
+        if found is None:
+            found = self[id(geometry)] = _Growing(self.suffix, geometry, ())
+        return found
 
 
-def _by_signature(
-    primaries: Mapping[str, tuple[Side, ...]], tensors: Mapping[str, TensorEntry], leaf_names: LeafNames
-) -> dict[Signature, list[str]]:
-    """Collect the names of equal signatures. Sidecars of equal geometry are one object, so identity tells most apart."""
-    names_of: defaultdict[tuple[str, str, tuple[int, ...], int], list[str]] = defaultdict(list)
-    for name, attached in primaries.items():
-        entry = tensors[name]
-        suffix = ".weight" if name.endswith(".weight") else leaf_names.primary_suffix(name)
-        names_of[suffix, entry.dtype, entry.shape, id(attached)].append(name)
-    quantized: dict[Signature, list[str]] = {}
-    for (suffix, dtype, shape, _), names in names_of.items():
-        signature = (suffix, dtype, shape, tuple(sorted(primaries[names[0]])))
-        quantized.setdefault(signature, []).extend(names)
-    return quantized
+class _Grouping:
+    """Collects the tensors of a checkpoint; `finish` gives the groups."""
+
+    def __init__(self, tensors: Mapping[str, Geometry], leaf_names: LeafNames) -> None:
+        self.tensors = tensors
+        self.leaf_names = leaf_names
+        self.primaries: dict[str, _Growing] = {}
+        self.seeds: dict[str, _Seeds] = {}
+        self.sidecars: dict[Leaf, list[str]] = {leaf: [] for leaf in leaf_names.leaves}
+        self.dense: list[str] = []
+        self.other: list[str] = []
+        self.orphans: list[tuple[str, Leaf]] = []
+        self.cache_scales: list[str] = []
+
+    def seed(self, name: str, geometry: Geometry) -> _Growing:
+        suffix = self.leaf_names.primary_suffix(name)
+        if suffix not in self.seeds:
+            self.seeds[suffix] = _Seeds(suffix)
+        return self.seeds[suffix].seed(geometry)
+
+    def sort(self) -> None:
+        """Sort every tensor by its name and dtype into primaries, sidecars, dense and other."""
+        primaries, dense, other, leaf_names = self.primaries, self.dense, self.other, self.leaf_names
+        append_to = {leaf.suffix: names.append for leaf, names in self.sidecars.items()}
+        weights = self.seeds[".weight"] = _Seeds(".weight")
+        for name, geometry in self.tensors.items():
+            # No leaf is called "weight", so that most names are settled without cutting out their last segment.
+            if name.endswith(".weight"):
+                if geometry.dtype in NARROW_FLOAT:
+                    primaries[name] = weights.seed(geometry)
+                    continue
+            elif (leaf := leaf_names[name[name.rfind(".") + 1 :]]) is not None:
+                append_to[leaf.suffix](name)
+                continue
+            elif geometry.dtype in NARROW_FLOAT:
+                primaries[name] = self.seed(name, geometry)
+                continue
+            (dense if geometry.dtype in DENSE else other).append(name)
+        for name in other:
+            if leaf_names.payload_of(name.rpartition(".")[2], self.tensors[name].dtype) is not None:
+                primaries[name] = self.seed(name, self.tensors[name])
+
+    def attach(self, names: list[str], leaf: Leaf) -> None:
+        """Add each sidecar with this leaf to its primary tensor.
+
+        An 8-bit integer tensor becomes a primary one when a sidecar belongs to it: that is what makes it packed. A
+        name that counts only beside a quantized tensor is an ordinary parameter elsewhere.
+        """
+        primaries, tensors, suffix = self.primaries, self.tensors, leaf.suffix
+        cut = -len(suffix)
+        beside = leaf.beside[0] if leaf.beside else ""
+        for name in names:
+            geometry = tensors[name]
+            primary = name[:cut] + beside
+            growing = primaries.get(primary)
+            if growing is not None:
+                primaries[primary] = growing.with_side(suffix, geometry)
+                continue
+            present = next((name[:cut] + each for each in leaf.beside if name[:cut] + each in tensors), "")
+            if present in primaries:
+                primaries[present] = primaries[present].with_side(suffix, geometry)
+            elif present and tensors[present].dtype in PACKED:
+                primaries[present] = self.seed(present, tensors[present]).with_side(suffix, geometry)
+            elif not leaf.needs_quantized:
+                self.orphans.append((name, leaf))
+            elif geometry.dtype in NARROW_FLOAT:
+                primaries[name] = self.seed(name, geometry)
+            else:
+                (self.dense if geometry.dtype in DENSE else self.other).append(name)
+
+    def finish(self) -> TensorGroups:
+        found: dict[int, _Growing] = {}
+        for name, growing in self.primaries.items():
+            growing.names.append(name)
+            found[id(growing)] = growing
+        quantized: dict[Signature, list[str]] = {}
+        for each in found.values():
+            signature = (each.suffix, each.geometry.dtype, each.geometry.shape, tuple(sorted(each.sides)))
+            quantized.setdefault(signature, []).extend(each.names)
+        other = tuple(name for name in self.other if name not in self.primaries)
+        return TensorGroups(quantized, tuple(self.orphans), tuple(self.cache_scales), tuple(self.dense), other)
+
+
+def group_tensors(tensors: Mapping[str, Geometry], leaf_names: LeafNames) -> TensorGroups:
+    """Pair weights and sidecars by name alone. A sidecar may lie in another shard than its weight."""
+    grouping = _Grouping(tensors, leaf_names)
+    grouping.sort()
+    for leaf, names in grouping.sidecars.items():
+        if leaf.role == "cache-scale":
+            grouping.cache_scales += names
+        elif names:
+            grouping.attach(names, leaf)
+    return grouping.finish()

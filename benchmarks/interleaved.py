@@ -1,0 +1,60 @@
+"""Interleaved measurement: every round runs each candidate once, in turning order, and ratios are taken within rounds."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+
+class Row(NamedTuple):
+    """One candidate: its median in milliseconds, and the median over rounds of its ratio to the base."""
+
+    name: str
+    milliseconds: float
+    ratio: float
+
+
+def measure(
+    candidates: Mapping[str, Callable[[], object]],
+    *,
+    base: str,
+    rounds: int = 7,
+    warm_up: int = 1,
+    prepare: Callable[[], None] = lambda: None,
+) -> list[Row]:
+    """Time each candidate `rounds` times, interleaved; `prepare` runs before each and is not timed."""
+    names = list(candidates)
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    for number in range(-warm_up, rounds):
+        start = number % len(names)
+        for name in names[start:] + names[:start]:
+            prepare()
+            gc.collect()
+            began = time.perf_counter()
+            kept = candidates[name]()
+            elapsed = time.perf_counter() - began
+            del kept  # freeing what was read is not part of reading it, for any candidate
+            if number >= 0:
+                seconds[name].append(elapsed)
+    return [
+        Row(
+            name,
+            statistics.median(seconds[name]) * 1e3,
+            statistics.median(mine / its for mine, its in zip(seconds[name], seconds[base], strict=True)),
+        )
+        for name in names
+    ]
+
+
+def table(title: str, rows: list[Row], goals: Mapping[str, float] | None = None) -> str:
+    """Write rows as a Markdown table; a goal is the most that the ratio may be."""
+    base = next(row.name for row in rows if row.ratio == 1.0)
+    lines = [f"### {title}", "", f"| | median, ms | ratio to {base} | goal |", "|---|---:|---:|---:|"]
+    for row in rows:
+        goal = (goals or {}).get(row.name)
+        met = "" if goal is None else f"≤ {goal}" + ("" if row.ratio <= goal else " **missed**")
+        lines.append(f"| {row.name} | {row.milliseconds:,.1f} | {row.ratio:.4g} | {met} |")
+    return "\n".join(lines) + "\n"
