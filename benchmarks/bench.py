@@ -1,0 +1,146 @@
+"""The speed table: ratios in one interleaved run on this machine. Prints Markdown; asserts nothing.
+
+    make bench            everything, some minutes, 2 GB of disk for the time of the run
+    python benchmarks/bench.py --only warm cold
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from interleaved import measure, table
+from peers import verify_with_hub_metadata, verify_with_safe_open
+from trees import break_last_scale, evict, write_llama
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+from geometries import deepseek_v3, h3_conditioner  # the generators that the tests use
+
+from tensorhub_contracts import inspect
+
+
+def warm(scratch: Path) -> None:
+    """Full verification of the DeepSeek-V3 geometry with its files in the page cache."""
+    folder = scratch / "deepseek-v3"
+    deepseek_v3(folder)
+    candidates: dict[str, Callable[[], object]] = {
+        "tensorhub inspect": lambda: inspect(folder).require(),
+        "safe_open loop": lambda: verify_with_safe_open(folder),
+        "hub client's metadata": lambda: verify_with_hub_metadata(folder),
+        "headers read, not parsed": lambda: read_bytes_only(folder),
+    }
+    rows = measure(candidates, base="safe_open loop", rounds=9)
+    print(table("DeepSeek-V3 geometry, warm: 91,991 tensors in 163 shards", rows, {"tensorhub inspect": 0.50}))
+    hub = measure({name: candidates[name] for name in ("tensorhub inspect", "hub client's metadata")}, base="hub client's metadata", rounds=7)
+    print(table("The same, to the hub client", hub, {"tensorhub inspect": 0.35}))
+
+
+def read_bytes_only(folder: Path) -> int:
+    """Read 8 + length bytes of each shard: what any reader of headers must do."""
+    total = 0
+    for shard in folder.glob("*.safetensors"):
+        with shard.open("rb", buffering=0) as file:
+            total += len(file.read(int.from_bytes(file.read(8), "little")))
+    return total
+
+
+def cold(scratch: Path) -> None:
+    """The same with its files dropped from the page cache before each sample, and the bytes that come from disk."""
+    folder = scratch / "deepseek-v3"
+    deepseek_v3(folder)
+    candidates: dict[str, Callable[[], object]] = {
+        "tensorhub inspect": lambda: inspect(folder).require(),
+        "safe_open loop": lambda: verify_with_safe_open(folder),
+    }
+    rows = measure(candidates, base="safe_open loop", rounds=5, prepare=lambda: evict(folder))
+    print(table("DeepSeek-V3 geometry, cold", rows, {"tensorhub inspect": 0.40}))
+    llama = scratch / "llama-1.8gb"
+    write_llama(llama)
+    candidates = {
+        "tensorhub inspect": lambda: inspect(llama).require(),
+        "safe_open loop": lambda: verify_with_safe_open(llama),
+    }
+    rows = measure(candidates, base="safe_open loop", rounds=7, prepare=lambda: evict(llama))
+    print(table("A 1.8 GB Llama, cold", rows, {"tensorhub inspect": 0.40}))
+    print("| | read from disk, MB | goal |\n|---|---:|---:|")
+    for name, candidate in candidates.items():
+        candidate()
+        evict(llama)
+        before = _read_from_disk()
+        candidate()
+        print(f"| {name} | {(_read_from_disk() - before) / 1e6:.2f} | {'≤ 1' if 'tensorhub' in name else ''} |")
+    print()
+
+
+def _read_from_disk() -> int:
+    counters = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(counters["read_bytes"])
+
+
+def refusal(scratch: Path) -> None:
+    """Refusing a malformed 1.8 GB tree, and how long transformers takes to raise on it."""
+    import torch
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    folder = scratch / "llama-1.8gb"
+    write_llama(folder)
+    break_last_scale(folder)
+
+    def load() -> str:
+        try:
+            transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16)
+        except RuntimeError as error:
+            return str(error)
+        raise SystemExit("transformers loaded the malformed tree")
+
+    def refuse() -> tuple[str, ...]:
+        return inspect(folder).codes
+
+    print(f"refused as {refuse()}\n")
+    rows = measure({"tensorhub inspect": refuse, "transformers raises": load}, base="transformers raises", rounds=3)
+    print(table("Refusing a malformed tree of 1.8 GB", rows, {"tensorhub inspect": 0.001}))
+
+
+def start(scratch: Path) -> None:
+    """The whole process, on a checkpoint of 27.6 GB."""
+    folder = scratch / "h3-conditioner"
+    h3_conditioner(folder)
+    python = sys.executable
+    tool = str(Path(python).with_name("tensorhub"))
+
+    def run(*command: str) -> Callable[[], object]:
+        return lambda: subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+
+    candidates = {
+        "empty interpreter": run(python, "-c", "pass"),
+        "tensorhub inspect": run(tool, "inspect", str(folder)),
+        "import torch": run(python, "-c", "import torch"),
+    }
+    print(table("The whole process, 27.6 GB", measure(candidates, base="empty interpreter", rounds=11), {"tensorhub inspect": 10}))
+    to_torch = {name: candidates[name] for name in ("tensorhub inspect", "import torch")}
+    print(table("The same, to importing torch", measure(to_torch, base="import torch", rounds=7), {"tensorhub inspect": 0.10}))
+
+
+PARTS = {"warm": warm, "cold": cold, "refusal": refusal, "start": start}
+
+
+def main() -> None:
+    """Run the parts that were asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="which parts to run")
+    parts = parser.parse_args().only
+    print(f"Python {sys.version.split()[0]}, {os.cpu_count()} cores\n")
+    with tempfile.TemporaryDirectory(dir=Path(__file__).parent) as scratch:
+        for part in parts:
+            PARTS[part](Path(scratch))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,206 @@
+"""Writes the generated pages of docs/: refusal codes, contracts, command line, API. With --check, says which are out of date."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+import tensorhub_contracts
+from tensorhub_contracts.commands import tensorhub
+from tensorhub_contracts.contract import Contract, Declares, Requirement
+from tensorhub_contracts.refusal_codes import explanations
+from tensorhub_contracts.registry import Registry, load_registry
+from tensorhub_contracts.registry_check import UNPROVED
+from tensorhub_contracts.shapes import write_pattern, write_shape
+
+FOLDER = Path(__file__).parent
+NOTICE = "<!-- Written by docs/generate.py (make docs); edits are overwritten. -->\n\n"
+GROUPS = {
+    "handle": "Handles and versions",
+    "container": "Files, shards and configuration files",
+    "declaration": "What the configuration declares",
+    "layout": "The tree as a whole",
+    "unit": "Weights and scales",
+}
+
+
+def refusals() -> str:
+    """The closed list of refusal codes, by group."""
+    lines = ["# Refusal codes", "", "Every refusal has a code of this closed list. `tensorhub explain CODE` prints the same text.", ""]
+    for group, title in GROUPS.items():
+        lines += [f"## {title}", ""]
+        for code, each in explanations().items():
+            if each.group == group:
+                lines += [f"### `{code}`", "", f"**{each.title}.** {each.meaning}", "", f"*What to do:* {each.remedy}", ""]
+    return "\n".join(lines)
+
+
+def contracts_index(registry: Registry) -> str:
+    """The list of contracts, each with its own page."""
+    lines = [
+        "# Contracts",
+        "",
+        "*Accepted*: `tensorhub inspect` proves the contract and exits with 0. *Recognized*: the layout is judged unit by unit and named in the",
+        "refusal `contract-without-decoder`, so that nobody reads it as something else.",
+        "",
+        "| handle | | what it is |",
+        "|---|---|---|",
+    ]
+    for handle, each in registry.contracts.items():
+        lines.append(f"| [`{handle}`]({page_name(handle)}) | {status(each)} | {each.summary} |")
+    return "\n".join(lines) + "\n"
+
+
+def contract_page(contract: Contract, registry: Registry) -> str:
+    """One contract: its digest, units, declaration and what headers cannot show."""
+    return "\n".join(_contract_lines(contract, registry)) + "\n"
+
+
+def _contract_lines(contract: Contract, registry: Registry) -> Iterator[str]:
+    yield f"# `{contract.handle}`"
+    yield f"\n{contract.summary}\n"
+    yield f"- Status: {status(contract)}"
+    yield f"- Digest: `{registry.digest(contract.handle)}`"
+    yield f"- Element: {contract.element}" + (f", block {contract.block[0]} x {contract.block[1]}" if contract.block else "")
+    yield f"- Source: {contract.source}"
+    yield f"- Evidence: {EVIDENCE[contract.evidence]}"
+    for dequant in registry.reference_dequants:
+        if dequant.name == contract.reference_dequant:
+            yield f"- Reference dequant: `{dequant.name}`: `{dequant.formula}`; rounding: {dequant.rounding}"
+    for symbol, factor in contract.multiple_of.items():
+        yield f"- `{symbol}` is a multiple of {factor}"
+    if contract.form:
+        yield "\n## Units\n"
+        yield "| form | role | name | dtypes | shape |\n|---|---|---|---|---|"
+        for form in contract.form:
+            for role, tensor in form.tensors.items():
+                shapes = " or ".join(map(write_pattern, tensor.patterns))
+                optional = " (optional)" if tensor.optional else ""
+                yield f"| {form.name} | {role}{optional} | `{tensor.name}` | {', '.join(tensor.dtypes)} | `{shapes}` |"
+    yield "\n## Tensors that nothing scales\n"
+    yield f"Matrices are {', '.join(contract.dense.matrix_dtypes)}; vectors and scalars are {', '.join(contract.dense.vector_dtypes)}."
+    yield "\n## Declaration\n"
+    if not contract.declares:
+        yield "Nothing declares it. A quantization declaration in a configuration file is a refusal."
+    for declared in contract.declares:
+        yield from _declared_lines(declared)
+    yield "\n## What headers cannot show\n"
+    yield from (f"- {UNPROVED[word]}" for word in contract.unproved)
+
+
+def _declared_lines(declared: Declares) -> Iterator[str]:
+    yield f"In `{declared.source}`:\n"
+    yield from (f"- `{each.key}` = {value(each)}" + (", if it is there" if each.optional else "") for each in declared.require)
+    yield ""
+
+
+def value(requirement: Requirement) -> str:
+    """Write the value that a requirement asks for."""
+    if requirement.null:
+        return "null, or absent"
+    if isinstance(requirement.equals, tuple):
+        return f"`{write_shape(requirement.equals)}`"
+    return " or ".join(f"`{each}`" for each in requirement.any_of or (requirement.equals,))
+
+
+EVIDENCE = {
+    "code": "read in source code, or two independent sources agree",
+    "report": "stated in a public report",
+    "inferred": "inferred",
+}
+
+
+def status(contract: Contract) -> str:
+    """Whether inspection accepts the contract or recognizes it."""
+    return "accepted" if contract.decoder == "shipped" else "recognized"
+
+
+def page_name(handle: str) -> str:
+    """The file name of a contract's page."""
+    return handle.replace("@", "-v") + ".md"
+
+
+def command_line() -> str:
+    """The help text of every command."""
+    lines = ["# Command line", ""]
+    for path, command in _commands(tensorhub, "tensorhub"):
+        context = click.Context(command, info_name=path, max_content_width=110)
+        lines += [f"## `{path}`", "", "```text", command.get_help(context), "```", ""]
+    return "\n".join(lines)
+
+
+def _commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command, info_name=path)
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
+            if child is not None:
+                yield from _commands(child, f"{path} {name}")
+
+
+def api() -> str:
+    """The public names of the package, from their docstrings."""
+    lines = ["# Python API", "", "Everything below is imported from `tensorhub_contracts`.", ""]
+    for name in tensorhub_contracts.__all__:
+        each = getattr(tensorhub_contracts, name)
+        if not callable(each):
+            continue
+        signature = f"({', '.join(map(str, inspect.signature(each).parameters.values()))})" if inspect.isfunction(each) else ""
+        lines += [f"## `{name}`", "", f"```python\n{name}{signature}\n```" if signature else f"*{'class' if inspect.isclass(each) else 'value'}*", ""]
+        lines += [inspect.getdoc(each) or "", ""]
+        if inspect.isclass(each):
+            lines += _members(each)
+    return "\n".join(lines)
+
+
+def _members(kind: type) -> list[str]:
+    members = []
+    for name, member in vars(kind).items():
+        documented = getattr(member, "func", None) or getattr(member, "fget", None) or member
+        if not name.startswith("_") and (inspect.isfunction(documented)) and inspect.getdoc(documented):
+            members.append(f"- `{name}`: {inspect.getdoc(documented)}".replace("\n", " "))
+    return [*members, ""] if members else []
+
+
+def pages() -> dict[Path, str]:
+    """Return every generated page by its path."""
+    registry = load_registry()
+    found = {
+        FOLDER / "refusals.md": refusals(),
+        FOLDER / "command-line.md": command_line(),
+        FOLDER / "api.md": api(),
+        FOLDER / "contracts" / "README.md": contracts_index(registry),
+    }
+    for handle, contract in registry.contracts.items():
+        found[FOLDER / "contracts" / page_name(handle)] = contract_page(contract, registry)
+    return {path: NOTICE + text.rstrip() + "\n" for path, text in found.items()}
+
+
+def main() -> None:
+    """Write the pages, or compare them with what is there."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a page is out of date")
+    check = parser.parse_args().check
+    wanted = pages()
+    stale = [path for path, text in wanted.items() if not path.exists() or path.read_text("utf-8") != text]
+    stale += [path for path in (FOLDER / "contracts").glob("*.md") if path not in wanted]
+    if check and stale:
+        sys.exit("out of date, run make docs: " + ", ".join(str(path.relative_to(FOLDER.parent)) for path in stale))
+    if not check:
+        for path in stale:
+            if path in wanted:
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(wanted[path], "utf-8")
+            else:
+                path.unlink()
+    print(f"{len(wanted)} pages, {len(stale)} {'out of date' if check else 'written'}")
+
+
+if __name__ == "__main__":
+    main()
