@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from tensorhub_contracts.declaration_sources import DeclarationSource, read_decl
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.header import Header, Source, read_header
 from tensorhub_contracts.pipeline import component_folder
+from tensorhub_contracts.regular_files import lies_there
 from tensorhub_contracts.shard_index import NUMBERED, disagreements
 from tensorhub_contracts.shard_set import ShardSet, find_shards
 from tensorhub_contracts.tensor_entry import Geometry
@@ -62,17 +63,30 @@ def read_checkpoint(source: Source | Path, component: str = "", *, progress: Pro
     """
     if not isinstance(source, str | os.PathLike):
         name = str(getattr(source, "name", "(bytes)"))
+        if component:
+            raise _no_components(name, component)
         return _assemble(name, "", ShardSet((name,)), {name: read_header(source, name=name)}, (), {}, 0)
     path = Path(source)
-    if not path.exists():
-        raise _not_there(path)
-    if not path.is_dir():
+    try:
+        is_folder, is_there = path.is_dir(), path.exists()
+    except (OSError, ValueError) as error:
+        raise _not_there(path, str(error)) from error
+    if not is_there:
+        raise _not_there(path, "nothing at that path")
+    if not is_folder:
+        if component:
+            raise _no_components(str(path), component)
         return _read_single_file(path)
     folder = component_folder(path, component)
     shard_set = find_shards(folder)
-    headers = _read_headers(folder, shard_set.shards, progress)
-    declarations, config, size = read_declarations(folder)
-    return _assemble(str(path), component, shard_set, headers, declarations, config, size)
+    headers, violations = _read_headers(folder, shard_set.shards, progress)
+    violations = [*shard_set.missing, *violations]
+    try:
+        declarations, config, size = read_declarations(folder)
+    except Refusal as refusal:
+        declarations, config, size = (), {}, 0
+        violations += refusal.violations
+    return _assemble(str(path), component, shard_set, headers, declarations, config, size, violations)
 
 
 def _read_single_file(path: Path) -> Checkpoint:
@@ -87,7 +101,7 @@ def _read_single_file(path: Path) -> Checkpoint:
     return _assemble(str(path), "", ShardSet((path.name,)), {path.name: header}, declarations, config, size)
 
 
-def _read_headers(folder: Path, shards: tuple[str, ...], progress: Progress | None) -> dict[str, Header]:
+def _read_headers(folder: Path, shards: tuple[str, ...], progress: Progress | None) -> tuple[dict[str, Header], list[Violation]]:
     headers: dict[str, Header] = {}
     violations: list[Violation] = []
     prefix = os.fspath(folder) + os.sep
@@ -98,9 +112,7 @@ def _read_headers(folder: Path, shards: tuple[str, ...], progress: Progress | No
             violations += refusal.violations
         if progress is not None:
             progress(number, len(shards))
-    if violations:
-        raise Refusal(violations)
-    return headers
+    return headers, violations
 
 
 def _assemble(
@@ -111,7 +123,9 @@ def _assemble(
     declarations: tuple[DeclarationSource, ...],
     config: Mapping[str, Any],
     config_size: int,
+    violations: Sequence[Violation] = (),
 ) -> Checkpoint:
+    """Put a checkpoint together; raise `Refusal` with `violations` and all that shards and index disagree on."""
     tensors: dict[str, Geometry] = {}
     for header in headers.values():
         tensors.update(zip(header.tensors, header.geometries, strict=True))
@@ -119,7 +133,14 @@ def _assemble(
     if len(tensors) != sum(len(header.tensors) for header in headers.values()):
         twice = _held_twice(headers)
     weight_map = shard_set.weight_map
-    shard_of = weight_map if weight_map is not None and _agrees(weight_map, headers) else _settle(tensors, headers, twice, shard_set)
+    if weight_map is not None and _agrees(weight_map, headers):
+        shard_of, disagreeing = weight_map, []
+    elif any(shard not in headers for shard in shard_set.shards) or shard_set.missing:
+        shard_of, disagreeing = {}, []  # what the unread shards hold is unknown, and the index cannot be compared
+    else:
+        shard_of, disagreeing = _settle(tensors, headers, twice, shard_set)
+    if violations or disagreeing:
+        raise Refusal([*violations, *disagreeing])
     return Checkpoint(
         path=path,
         component=component,
@@ -147,22 +168,21 @@ def _agrees(weight_map: Mapping[str, str], headers: Mapping[str, Header]) -> boo
 
 def _settle(
     tensors: dict[str, Geometry], headers: Mapping[str, Header], twice: Mapping[str, tuple[str, ...]], shard_set: ShardSet
-) -> dict[str, str]:
-    """Return where each tensor lies; the index decides on those that lie in two shards, and without one they are refused."""
+) -> tuple[Mapping[str, str], list[Violation]]:
+    """Return where each tensor lies, and what is wrong with that.
+
+    The index decides on tensors that lie in two shards; without one they are refused.
+    """
     shard_of = {tensor: shard for shard, header in headers.items() for tensor in header.tensors}
     weight_map = shard_set.weight_map
     if weight_map is None:
-        if twice:
-            raise Refusal(_twice_violation(tensor, holders) for tensor, holders in twice.items())
-        return shard_of
+        return shard_of, [_twice_violation(tensor, holders) for tensor, holders in twice.items()]
     violations = disagreements(weight_map, shard_of, twice, name=shard_set.index_name)
-    if violations:
-        raise Refusal(violations)
-    for tensor in twice:
+    for tensor in twice if not violations else ():
         shard_of[tensor] = weight_map[tensor]
         header = headers[shard_of[tensor]]
         tensors[tensor] = dict(zip(header.tensors, header.geometries, strict=True))[tensor]
-    return shard_of
+    return shard_of, violations
 
 
 def _held_twice(headers: Mapping[str, Header]) -> dict[str, tuple[str, ...]]:
@@ -183,15 +203,18 @@ def _digest(headers: Mapping[str, Header]) -> str:
 
     digest = hashlib.sha256()
     for name, header in headers.items():
-        digest.update(f"{name}\0{header.file_size}\0{header.length}\0".encode("utf-8", "surrogateescape"))
+        digest.update(f"{name}\0{header.file_size}\0{header.length}\0".encode("utf-8", "surrogatepass"))
         digest.update(header.raw)
     return "sha256:" + digest.hexdigest()
 
 
-def _not_there(path: Path) -> Refusal:
-    if path.is_symlink():
+def _not_there(path: Path, found: str) -> Refusal:
+    if lies_there(path):
         found = f"a link to {os.readlink(path)}, which does not exist"
         return Refusal([Violation("file-broken-link", str(path), "a file or a folder", found, "Download the file again.")])
-    return Refusal(
-        [Violation("checkpoint-not-found", str(path), "a folder or a .safetensors file", "nothing at that path", "Check the path.")]
-    )
+    return Refusal([Violation("checkpoint-not-found", str(path), "a folder or a .safetensors file", found, "Check the path.")])
+
+
+def _no_components(name: str, component: str) -> Refusal:
+    remedy = "Leave the component out, or point at the root of the pipeline."
+    return Refusal([Violation("component-unknown", component, f"a component of {name}", "a single file, which has none", remedy)])

@@ -20,10 +20,12 @@ _FROM_EXPORT = "Take the configuration from the export that wrote the weights."
 class DeclaredContracts(msgspec.Struct, frozen=True):
     """Which contracts the sources of a checkpoint declare.
 
-    `handles` are those that every source declares; `by_source` says for each source which it declares by itself.
+    `handles` are those that every source declares; `addressed` are those whose method some source names, whatever
+    else is wrong with it; `by_source` says for each source which it declares by itself.
     """
 
     handles: frozenset[str]
+    addressed: frozenset[str]
     by_source: tuple[tuple[DeclarationSource, frozenset[str]], ...]
 
     @property
@@ -55,7 +57,17 @@ def declared_contracts(sources: tuple[DeclarationSource, ...], registry: Registr
         for source in sources
     )
     handles = frozenset.intersection(*(each for _, each in by_source)) if by_source else frozenset()
-    return DeclaredContracts(handles, by_source)
+    addressed = frozenset(
+        contract.handle
+        for contract in registry.contracts.values()
+        if any(each.source == source.kind and _names_method(source, each) for each in contract.declares for source in sources)
+    )
+    return DeclaredContracts(handles, addressed, by_source)
+
+
+def _names_method(source: DeclarationSource, declares: Declares) -> bool:
+    """Whether the source names the method that a contract is declared by, where the contract asks for one."""
+    return not any(key == "quant_method" for _, key, _, _ in _faults(source, declares))
 
 
 def declaration_violations(declared: DeclaredContracts, contract: Contract, registry: Registry) -> list[Violation]:

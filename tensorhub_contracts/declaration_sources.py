@@ -10,7 +10,7 @@ import msgspec
 
 from tensorhub_contracts.contract import Source
 from tensorhub_contracts.errors import Refusal, Violation
-from tensorhub_contracts.shard_set import read_json_file
+from tensorhub_contracts.regular_files import lies_there, read_json_file
 from tensorhub_contracts.strict_json import Duplicates, JsonFault, parse_json
 
 #: File, what steps to the object in it, and the kind of source that contracts know it by.
@@ -42,7 +42,7 @@ def read_declarations(folder: Path) -> tuple[tuple[DeclarationSource, ...], dict
     size = 0
     for name in dict.fromkeys(place[0] for place in _PLACES):
         path = folder / name
-        if not path.is_file() and not path.is_symlink():
+        if not lies_there(path):
             continue
         try:
             text = read_json_file(path)
@@ -61,15 +61,15 @@ def read_declarations(folder: Path) -> tuple[tuple[DeclarationSource, ...], dict
     sources = []
     for name, steps, kind in _PLACES:
         where = f"{name}: {'.'.join(steps)}"
+        for key in _repeated(contents.get(name), steps):
+            violations.append(Violation("declaration-invalid", f"{where}: {key}", "each key once", "the key more than once", _REPAIR))
         declared = _step(contents.get(name), steps)
         if declared is None:
             continue
-        if not isinstance(declared, dict):
+        if isinstance(declared, dict):
+            sources.append(DeclarationSource(where, kind, declared))
+        else:
             violations.append(Violation("declaration-invalid", where, "an object", ascii(declared)[:80], _REPAIR))
-            continue
-        for key in _repeated(contents[name], steps):
-            violations.append(Violation("declaration-invalid", f"{where}: {key}", "each key once", "the key more than once", _REPAIR))
-        sources.append(DeclarationSource(where, kind, declared))
     if violations:
         raise Refusal(violations)
     return tuple(sources), contents.get("config.json", {}), size
@@ -88,7 +88,7 @@ def _repeated(content: Any, steps: tuple[str, ...]) -> Iterator[str]:
     for step in steps:
         if isinstance(content, Duplicates) and step in content.repeated:
             yield step
-        content = content[step]
+        content = content.get(step) if isinstance(content, dict) else None
     pending = [content]
     while pending:
         each = pending.pop()

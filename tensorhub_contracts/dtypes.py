@@ -41,7 +41,7 @@ def byte_length(dtype: str, shape: tuple[int, ...]) -> int | None:
     elements = 1
     for dimension in shape:
         elements *= dimension
-        if elements >= _LIMIT:
+        if dimension >= _LIMIT or elements >= _LIMIT:
             return None
     bits *= elements
     if bits >= _LIMIT or bits % 8:

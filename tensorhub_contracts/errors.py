@@ -23,6 +23,13 @@ class Violation(msgspec.Struct, frozen=True):
     shard: str = ""
     resembles: str = ""
 
+    def __post_init__(self) -> None:
+        """Make every field text that can be written: names of files and tensors may hold what UTF-8 cannot."""
+        for name in ("object", "expected", "found", "shard"):
+            text = getattr(self, name)
+            if not text.isascii():
+                msgspec.structs.force_setattr(self, name, text.encode("utf-8", "backslashreplace").decode("utf-8"))
+
     def __str__(self) -> str:
         place = f" (in {self.shard})" if self.shard else ""
         looks = f" This is how {self.resembles} writes it." if self.resembles else ""

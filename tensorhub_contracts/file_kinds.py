@@ -6,10 +6,6 @@ from typing import Final
 
 _MAGICS: Final = (
     (b"version https://git-lfs", "a Git LFS pointer: the file it points to was not downloaded"),
-    (b"<!DOCTYPE html", "an HTML page, probably an error page saved in place of the file"),
-    (b"<!doctype html", "an HTML page, probably an error page saved in place of the file"),
-    (b"<html", "an HTML page, probably an error page saved in place of the file"),
-    (b"<?xml", "an XML document, probably an error page saved in place of the file"),
     (b"PK\x03\x04", "a zip archive, which is how PyTorch saves pickles; it is never opened"),
     (b"\x80\x02", "a pickle; it is never opened"),
     (b"\x80\x03", "a pickle; it is never opened"),
@@ -31,6 +27,11 @@ def recognize(first_bytes: bytes) -> str:
     for magic, kind in _MAGICS:
         if first_bytes.startswith(magic):
             return kind
+    text = first_bytes.lstrip().lower()
+    if text.startswith((b"<!doctype html", b"<html")):
+        return "an HTML page, probably an error page saved in place of the file"
+    if text.startswith(b"<?xml"):
+        return "an XML document, probably an error page saved in place of the file"
     if first_bytes[:1] == b"{":
         return "JSON text without the 8-byte length that a safetensors file begins with"
     return ""

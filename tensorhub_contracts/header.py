@@ -10,7 +10,6 @@ walk over the offsets. Whatever it cannot accept goes to `header_diagnosis`, whi
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, chain
 from mmap import mmap
@@ -22,6 +21,7 @@ import msgspec
 
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.file_kinds import recognize
+from tensorhub_contracts.regular_files import open_regular, unreadable
 from tensorhub_contracts.tensor_entry import Geometries, Geometry, TensorEntry
 
 #: The bound of safetensors itself: a longer header is refused before anything is allocated.
@@ -65,9 +65,17 @@ def read_header(source: Source, *, name: str = "", limit: int = HEADER_LENGTH_LI
     name = name or str(getattr(source, "name", "(file object)"))
     file_size = source.seek(0, os.SEEK_END)
     source.seek(0)
-    length = _declared_length(source.read(8), file_size, name, limit, source.read)
+    length = _declared_length(_read_all(source.read, 8), file_size, name, limit, source.read)
     source.seek(8)
-    return parse_header(source.read(length), file_size=file_size, name=name)
+    return parse_header(_read_all(source.read, length), file_size=file_size, name=name)
+
+
+def _read_all(read: Callable[[int], bytes], count: int) -> bytes:
+    """Read `count` bytes from a source that may give fewer at a time, or what there is before its end."""
+    data = read(count)
+    while len(data) < count and (more := read(count - len(data))):
+        data += more
+    return data
 
 
 def _read_buffer(source: bytes | bytearray | memoryview | mmap, name: str, limit: int) -> Header:
@@ -78,26 +86,20 @@ def _read_buffer(source: bytes | bytearray | memoryview | mmap, name: str, limit
 
 def _read_path(path: str, name: str, limit: int) -> Header:
     """Read 8 + length bytes with exact positioned reads; read-ahead would pull megabytes around each header."""
+    descriptor, size = open_regular(path, name=name)
     try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0))
-    except OSError as error:
-        raise _unreadable(path, name, error) from error
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise Refusal([_violation("file-unreadable", name, "a regular file", _kind_of_node(status.st_mode), _DOWNLOAD)])
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
         first = os.pread(descriptor, 8, 0)
-        length = _declared_length(first, status.st_size, name, limit, lambda count: os.pread(descriptor, count, 8))
+        length = _declared_length(first, size, name, limit, lambda count: os.pread(descriptor, count, 8))
         raw = os.pread(descriptor, length, 8)
         while len(raw) < length and (more := os.pread(descriptor, length - len(raw), 8 + len(raw))):
             raw += more
     except OSError as error:
-        raise _unreadable(path, name, error) from error
+        raise unreadable(path, error, name=name) from error
     finally:
         os.close(descriptor)
-    return parse_header(raw, file_size=status.st_size, name=name)
+    return parse_header(raw, file_size=size, name=name)
 
 
 def parse_header(raw: bytes, *, file_size: int, name: str) -> Header:
@@ -118,7 +120,7 @@ def _parse_fast(raw: bytes, payload_size: int) -> tuple[dict[str, TensorEntry], 
     Without a backslash in the text, every `":` ends a key. The decoder keeps the last of repeated keys and demands
     three fields an entry: with exactly four keys for each name that is left, none was repeated at either level.
     """
-    if raw[:1] != b"{" or b"\\" in raw:
+    if raw[:1] != b"{" or b"\\" in raw or b"-0" in raw:  # -0 is no size, and the decoder takes it for 0
         return None
     metadata: dict[str, str] = {}
     body = raw
@@ -196,21 +198,6 @@ def _declared_length(first: bytes, file_size: int, name: str, limit: int, read_m
     found = f"{file_size} bytes in all" if file_size < 10 else f"a declared header length of {length:,} in a file of {file_size:,} bytes"
     expected = f"8 bytes of length, then a header of 2 to {limit:,} bytes that lies inside the file"
     raise Refusal([_violation("header-length", name, expected, found, _DOWNLOAD)])
-
-
-def _unreadable(path: str, name: str, error: OSError) -> Refusal:
-    if isinstance(error, FileNotFoundError):
-        if os.path.islink(path):
-            found = f"a link to {os.readlink(path)}, which does not exist"
-            return Refusal([_violation("file-broken-link", name, "a file", found, _DOWNLOAD)])
-        return Refusal([_violation("file-missing", name, "a file", "nothing at that path", _DOWNLOAD)])
-    found = error.strerror or type(error).__name__
-    return Refusal([_violation("file-unreadable", name, "a readable file", found, "Check the file and its permissions.")])
-
-
-def _kind_of_node(mode: int) -> str:
-    kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
-    return kinds.get(stat.S_IFMT(mode), "a device")
 
 
 def _violation(code: str, name: str, expected: str, found: str, remedy: str) -> Violation:

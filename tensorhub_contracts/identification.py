@@ -57,7 +57,8 @@ def _choose(evidence: Evidence) -> Contract:
     """Return the contract to judge the checkpoint against when the caller named none.
 
     A contract that all bytes and all declarations agree on comes first; then the declared one that most units are in;
-    then the one that most units are in. A declaration wins over a likeness, because it says what was meant.
+    then one that all units are in and whose method is declared; then the one that is least wrong, among the declared,
+    those whose method is declared, or all. A declaration wins over a likeness, because it says what was meant.
     """
     contracts = evidence.registry.contracts
     if not evidence.quantized:
@@ -73,22 +74,41 @@ def _choose(evidence: Evidence) -> Contract:
     ]
     if agreed:
         return agreed[0]
-    if evidence.declared.handles:
-        candidates = [handle for handle in contracts if handle in evidence.declared.handles]
-    else:
-        candidates = list(evidence.full) or [
-            handle for handle, contract in contracts.items() if contract.quantized and not contract.whole_tree
-        ]
-    return contracts[max(candidates, key=lambda handle: (evidence.matched(handle), -_distance(evidence, handle)))]
+    meant = [handle for handle in contracts if handle in evidence.declared.handles]
+    addressed = [handle for handle in contracts if handle in evidence.declared.addressed]
+    if any(evidence.matched(handle) for handle in meant):
+        return contracts[max(meant, key=evidence.matched)]
+    whole = [handle for handle in evidence.full if handle in addressed]
+    if whole:
+        return contracts[whole[0]]
+    candidates = meant or addressed or [handle for handle, each in contracts.items() if each.quantized and not each.whole_tree]
+    return contracts[min(candidates, key=lambda handle: _distance(evidence, handle))]
 
 
-def _distance(evidence: Evidence, handle: str) -> int:
-    """Count the findings over all units: how far the checkpoint is from a contract."""
-    return sum(
-        len(evidence.groups.quantized[signature]) * len(judgement)
-        for signature, judgement in evidence.judgements[handle].items()
-        if not isinstance(judgement, UnitLayout)
-    )
+#: How much a finding says that the bytes are in another layout, and not a damaged form of this one. A declaration that
+#: is missing altogether weighs 3.
+_WEIGHTS = {
+    "weight-name": 5,
+    "weight-rank": 5,
+    "weight-dtype": 5,
+    "scale-leaf-foreign": 5,
+    "scale-missing": 5,
+    "leaf-forbidden": 5,
+    "scale-rank": 4,
+}
+_UNDECLARED = 3
+
+
+def _distance(evidence: Evidence, handle: str) -> tuple[int, int]:
+    """Return the worst that is wrong if the checkpoint is to be in a contract, and how much is wrong in all."""
+    worst = _UNDECLARED if evidence.registry.contracts[handle].declares and not evidence.declared.by_source else 0
+    total = worst
+    for signature, judgement in evidence.judgements[handle].items():
+        if not isinstance(judgement, UnitLayout):
+            weights = [_WEIGHTS.get(finding.code, 1) for finding in judgement]
+            worst = max(worst, *weights)
+            total += len(evidence.groups.quantized[signature]) * sum(weights)
+    return worst, total
 
 
 def _resembles(evidence: Evidence) -> tuple[str, ...]:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from tensorhub_contracts.errors import Refusal, Violation
-from tensorhub_contracts.shard_set import read_json_file
-from tensorhub_contracts.strict_json import JsonFault, parse_json
+from tensorhub_contracts.regular_files import lies_there, read_json_file
+from tensorhub_contracts.strict_json import Duplicates, JsonFault, parse_json
 
 _WEIGHTS = (".safetensors", ".safetensors.index.json", ".bin", ".pt", ".pth", ".ckpt")
 _MODEL_INDEX = "model_index.json"
@@ -19,7 +19,7 @@ def weight_components(path: Path) -> tuple[str, ...]:
     A component whose folder is missing counts, and so does one with a `config.json` and no weights: inspecting it
     says so. A scheduler or a tokenizer has neither and does not count. Raises `Refusal` for a broken model index.
     """
-    if not (path / _MODEL_INDEX).is_file():
+    if not lies_there(path / _MODEL_INDEX):
         return ()
     return tuple(name for name in _listed(path) if _ought_to_hold_weights(path / name))
 
@@ -37,7 +37,7 @@ def component_folder(path: Path, component: str) -> Path:
             remedy = "Pick one with component=, or --component on the command line."
             raise Refusal([Violation("component-required", str(path), "one component of a pipeline", found, remedy)])
         return path
-    known = _listed(path) if (path / _MODEL_INDEX).is_file() else tuple(sorted(each.name for each in path.iterdir() if each.is_dir()))
+    known = _listed(path) if lies_there(path / _MODEL_INDEX) else tuple(sorted(each.name for each in path.iterdir() if each.is_dir()))
     plain = component not in (".", "..") and not set(component) & {"/", "\\", "\0"}
     if not plain or component not in known or not (path / component).is_dir():
         found = f"the components {', '.join(known)}" if known else "no component"
@@ -57,6 +57,8 @@ def _listed(path: Path) -> tuple[str, ...]:
         raise _broken(where, str(fault)) from fault
     if not isinstance(index, dict):
         raise _broken(where, type(index).__name__)
+    if isinstance(index, Duplicates):
+        raise _broken(where, f"{', '.join(index.repeated)} more than once")
     return tuple(
         sorted(
             name

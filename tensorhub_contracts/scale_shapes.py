@@ -12,13 +12,13 @@ def describe_grid(weight: tuple[int, ...], scale: tuple[int, ...]) -> str:
     if len(weight) < 2:
         return ""
     out, inner = weight[-2:]
-    named = {
-        (out,): "one for each row, [out]",
-        (inner,): "as many as columns, [in]",
-        (out, 1): "one for each row, [out, 1]",
-        (1, out): "as many as rows, transposed to [1, out]",
-        (inner, 1): "as many as columns, [in, 1]",
+    named = {  # rows come last, because on a square weight they are what is meant
         (1, inner): "one for each column, [1, in]",
+        (inner, 1): "as many as columns, [in, 1]",
+        (inner,): "as many as columns, [in]",
+        (1, out): "as many as rows, transposed to [1, out]",
+        (out, 1): "one for each row, [out, 1]",
+        (out,): "one for each row, [out]",
     }
     tail = scale[-2:] if len(scale) == len(weight) else scale
     if len(scale) == len(weight) and len(weight) > 2 and scale[:-2] != weight[:-2]:

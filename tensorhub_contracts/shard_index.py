@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from tensorhub_contracts.errors import Refusal, Violation
+from tensorhub_contracts.file_kinds import recognize
 from tensorhub_contracts.strict_json import Duplicates, JsonFault, parse_json
 
 _REPAIR = "Take the index and the shards from the same export, or download the checkpoint again."
@@ -68,16 +69,27 @@ def _parse_fast(text: bytes, files: tuple[str, ...]) -> dict[str, str] | None:
 
     Decoding shard names as literals gives one string for each shard, not one for each of 90,000 tensors.
     """
-    if not files or b"\\" in text or text[:1] != b"{":
+    if not files or b"\\" in text or text[:1] != b"{" or not _is_utf8(text):
         return None
-    shard_names = Literal[files]  # type: ignore[valid-type]  # a type made from what lies in the folder
+    shard_names: Any = Literal[files]  # type: ignore[valid-type]  # a type made from what lies in the folder
+    weights: Any = ("weight_map", dict[str, shard_names])
     try:
-        index: Any = msgspec.defstruct("Index", [("weight_map", dict[str, shard_names])])
+        index: Any = msgspec.defstruct("Index", [weights, ("metadata", msgspec.Raw, msgspec.Raw())], forbid_unknown_fields=True)
         weight_map: dict[str, str] = msgspec.json.decode(text, type=index).weight_map
     except (msgspec.MsgspecError, RecursionError):
         return None
-    exact = text.count(b'.safetensors"') == len(weight_map) and text.count(b'"weight_map"') == 1
-    return weight_map if exact else None
+    once = text.count(b'"weight_map"') == 1 and text.count(b'"metadata"') <= 1
+    return weight_map if weight_map and once and text.count(b'.safetensors"') == len(weight_map) else None
+
+
+def _is_utf8(text: bytes) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _parse_strict(text: bytes, name: str, violations: list[Violation]) -> dict[str, str]:
@@ -87,7 +99,8 @@ def _parse_strict(text: bytes, name: str, violations: list[Violation]) -> dict[s
     try:
         index: Any = parse_json(text)
     except JsonFault as fault:
-        refuse("index-json", name, "strict UTF-8 JSON", str(fault))
+        kind = recognize(text[:64]) if text[:1] != b"{" else ""
+        refuse("index-json", name, "strict UTF-8 JSON", f"{kind}; {fault}" if kind else str(fault))
         return {}
     weight_map = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(weight_map, dict) or not weight_map:

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from tensorhub_contracts.errors import Refusal, Violation
+from tensorhub_contracts.regular_files import lies_there, read_json_file
 from tensorhub_contracts.shard_index import NUMBERED, missing_numbers, parse_index
 
 #: The base names that libraries look for first.
@@ -17,14 +18,13 @@ CANONICAL: Final = ("model", "diffusion_pytorch_model")
 
 _NOT_SAFETENSORS: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".gguf", ".msgpack", ".h5", ".onnx")
 _INDEX = ".safetensors.index.json"
-_JSON_LIMIT: Final = 256 * 1024 * 1024
 
 
 class ShardSet(msgspec.Struct, frozen=True):
     """The shards that make a checkpoint, in order; `weight_map` is the index, if there is one.
 
     `extra` names the safetensors files and indexes that lie in the folder and are not part of it: they are reported
-    and never read.
+    and never read. `missing` has a violation for each shard that the index names and that is not there.
     """
 
     shards: tuple[str, ...]
@@ -32,6 +32,7 @@ class ShardSet(msgspec.Struct, frozen=True):
     weight_map: Mapping[str, str] | None = None
     extra: tuple[str, ...] = ()
     index_size: int = 0
+    missing: tuple[Violation, ...] = ()
 
 
 def find_shards(folder: Path) -> ShardSet:
@@ -66,43 +67,29 @@ def find_shards(folder: Path) -> ShardSet:
     return ShardSet(tuple(numbered), extra=tuple(single))
 
 
-def read_json_file(path: Path) -> bytes:
-    """Return the bytes of a JSON file, bounded; raise `Refusal` if it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            text = file.read(_JSON_LIMIT + 1)
-    except OSError as error:
-        code = "file-broken-link" if path.is_symlink() and not path.exists() else "file-unreadable"
-        remedy = "Check the file and its permissions, or download it again."
-        raise Refusal([Violation(code, path.name, "a readable file", error.strerror or str(error), remedy, str(path))]) from error
-    if len(text) > _JSON_LIMIT:
-        remedy = "This is not the file that its name says; download it again."
-        raise Refusal([Violation("file-unreadable", path.name, f"at most {_JSON_LIMIT:,} bytes of JSON", "more", remedy, str(path))])
-    return text
-
-
 def _by_index(folder: Path, index: str, indexes: list[str], files: list[str]) -> ShardSet:
     text = read_json_file(folder / index)
     weight_map = parse_index(text, name=index, files=files)
-    shards = tuple(sorted(set(weight_map.values())))
-    missing = [
-        Violation(
-            code="index-shard-missing" if not (folder / shard).is_symlink() else "file-broken-link",
-            object=shard,
-            expected=f"the shard that {index} names",
-            found="nothing at that path"
-            if not (folder / shard).is_symlink()
-            else f"a link to {os.readlink(folder / shard)}, which does not exist",
-            remedy="Download the missing shard.",
-            shard=index,
-        )
-        for shard in shards
-        if shard not in files or not (folder / shard).exists()
-    ]
-    if missing:
-        raise Refusal(missing)
-    extra = tuple(name for name in (*indexes, *files) if name != index and name not in shards)
-    return ShardSet(shards, index, weight_map, extra, len(text))
+    named = sorted(set(weight_map.values()))
+    unreached = [shard for shard in named if shard not in files or not _leads_somewhere(folder / shard)]
+    missing = tuple(_missing(folder, shard, index) for shard in unreached)
+    extra = tuple(name for name in (*indexes, *files) if name != index and name not in named)
+    return ShardSet(tuple(shard for shard in named if shard not in unreached), index, weight_map, extra, len(text), missing)
+
+
+def _leads_somewhere(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _missing(folder: Path, shard: str, index: str) -> Violation:
+    path = folder / shard
+    code, found = "index-shard-missing", "nothing at that path"
+    if lies_there(path) and path.is_symlink():
+        code, found = "file-broken-link", f"a link to {os.readlink(path)}, which does not exist"
+    return Violation(code, shard, f"the shard that {index} names", found, "Download the missing shard.", index)
 
 
 def _preferred(names: list[str], ending: str) -> str:
@@ -128,9 +115,10 @@ def _no_weights(folder: Path, names: list[str]) -> Refusal:
         found = f"only {', '.join(others[:5])}; files of these kinds are never opened"
         remedy = "Convert the weights to safetensors where they were made: a pickle can run code when it is opened."
     elif "snapshots" in names:
-        revisions = sorted(path.name for path in (folder / "snapshots").iterdir())
-        found = f"a hub cache with the snapshots {', '.join(revisions[:5])}"
-        remedy = f"Point at a snapshot, for example {folder / 'snapshots' / revisions[0] if revisions else folder}."
+        revisions = sorted(path.parent.name for path in folder.glob("snapshots/*/"))
+        snapshots = ", ".join(revisions[:5])
+        found = f"a hub cache with the snapshots {snapshots}" if revisions else "a hub cache without a snapshot"
+        remedy = f"Point at a snapshot, for example {folder / 'snapshots' / revisions[0]}." if revisions else "Download a snapshot."
     else:
         found = "no .safetensors file"
     return Refusal([Violation("checkpoint-without-weights", str(folder), "a checkpoint in safetensors files", found, remedy)])

@@ -64,7 +64,7 @@ def _refuse_constant(literal: str) -> NoReturn:
     raise JsonFault(f"the literal {literal}, which is not JSON")
 
 
-def _integer(digits: str) -> int:
+def _integer(digits: str) -> int | float:
     if len(digits) > 40:  # Python refuses more than 4,300 digits with an error of another type, and is slow before that
         raise JsonFault(f"a number of {len(digits)} digits")
-    return int(digits)
+    return int(digits) if digits != "-0" else -0.0  # a float, so that no reader takes it for a size

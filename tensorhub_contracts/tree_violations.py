@@ -9,6 +9,7 @@ from tensorhub_contracts.contract import Contract, Leaf
 from tensorhub_contracts.declaration import declared_block
 from tensorhub_contracts.errors import Violation
 from tensorhub_contracts.evidence import Evidence
+from tensorhub_contracts.leaf_names import LeafNames
 from tensorhub_contracts.prefixes import prefix_of
 from tensorhub_contracts.scale_shapes import block_grid, describe_grid
 from tensorhub_contracts.shapes import write_shape
@@ -120,11 +121,17 @@ def _mixed(evidence: Evidence, contract: Contract) -> Iterator[Violation]:
     disjoint = len(proved) > 1 and not set.intersection(*proved)
     orphan_kinds = {("orphan", leaf.suffix) for _, leaf in evidence.groups.orphans if leaf.role == "weight-scale"}
     foreign = {kind for kind in orphan_kinds if all(kind[1] not in head for head in kinds)} if kinds else set()
-    if len(kinds) < 2 and not disjoint and not foreign:
+    if (len(kinds) < 2 or _one_contract_has(evidence, families)) and not disjoint and not foreign:
         return
     table = "; ".join(f"{prefix}: {count:,} x {what}" for (prefix, what), count in _table(evidence).items())
     remedy = "Split the tree by layout, or export all of it in one. No reader can take two layouts for one."
     yield Violation("layout-mixed", evidence.checkpoint.path, f"one layout, {contract.handle}", table, remedy)
+
+
+def _one_contract_has(evidence: Evidence, families: dict[tuple[str, ...], list[Signature]]) -> bool:
+    """Whether some contract has all these kinds of unit, as DeepSeek's FP8 bodies with FP4 experts do."""
+    owners = [set(_contracts_of(evidence, signature)) for signatures in families.values() for signature in signatures]
+    return bool(owners and set.intersection(*owners))
 
 
 def _head(key: tuple[str, ...]) -> tuple[str, ...]:
@@ -202,20 +209,14 @@ def _side_name(evidence: Evidence, primary: str, leaf_suffix: str) -> str:
 
 
 def _unknown_siblings(evidence: Evidence, name: str) -> str:
-    """Return the tensors beside a weight whose names say scale and that no leaf knows."""
-    stem, dot, last = name.rpartition(".")
-    prefix = stem + dot
-    known = {*evidence.groups.cache_scales, *(orphan for orphan, _ in evidence.groups.orphans)}
-    siblings = [
-        other[len(prefix) :]
-        for other in evidence.checkpoint.tensors
-        if other.startswith(prefix)
-        and "." not in other[len(prefix) :]
-        and other[len(prefix) :] not in (last, "bias")
-        and "scal" in other[len(prefix) :]
-        and other not in known
-    ]
-    return ", ".join(siblings[:3]) if prefix else ""
+    """Return the tensors beside a weight that are neither its bias nor a sidecar that the registry knows."""
+    prefix = name.removesuffix("weight")
+    if not prefix.endswith("."):
+        return ""
+    leaf_names = LeafNames(evidence.registry.leaves)
+    beside = [other[len(prefix) :] for other in evidence.checkpoint.tensors if other.startswith(prefix)]
+    unknown = [each for each in beside if "." not in each and each not in ("weight", "bias") and leaf_names[each] is None]
+    return ", ".join(unknown[:3])
 
 
 def _orphan(evidence: Evidence, name: str, leaf: Leaf) -> Violation:

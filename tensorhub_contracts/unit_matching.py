@@ -142,7 +142,7 @@ class UnitJudge:
             if symbols is not None:
                 shapes = [expand(pattern, symbols, side_shape) for pattern in facts.patterns]
                 if side_shape not in shapes:
-                    code, why = explain_grid(shape, side_shape, shapes[0])
+                    code, why = explain_grid(_logical(shape, symbols), side_shape, shapes[0])
                     expected = " or ".join(map(write_shape, shapes)) + f" for weight {write_shape(shape)}"
                     found = write_shape(side_shape) + (f": {why}" if why else "")
                     yield Finding(code, leaf, expected, found, "Take weight and scale from one export; a scale is never reshaped.")
@@ -163,6 +163,11 @@ class UnitJudge:
             return Finding("scale-ambiguous", leaf, f"one scale, {scales[0]}", f"a second one, {found}", remedy)
         remedy = "Read the checkpoint as the contract it is in; names are never aliased."
         return Finding("scale-leaf-foreign", leaf, f"the scale in {scales[0]}", found, remedy)
+
+
+def _logical(shape: tuple[int, ...], symbols: dict[str, int]) -> tuple[int, ...]:
+    """Return the weight's shape in elements: a packed one holds more of them than it has bytes."""
+    return (*shape[:-2], symbols["out"], symbols["in"]) if len(shape) > 1 and {"out", "in"} <= symbols.keys() else shape
 
 
 def _distance(findings: tuple[Finding, ...]) -> tuple[int, int]:

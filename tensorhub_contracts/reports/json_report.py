@@ -107,7 +107,7 @@ def inspection_report(inspection: Inspection) -> InspectionReport:
         nearest=inspection.nearest,
         resembles=inspection.resembles,
         checkpoint=_checkpoint(inspection),
-        violations=tuple(_readable(violation) for violation in inspection.violations),
+        violations=inspection.violations,
         notes=inspection.notes,
         proved=inspection.proved,
         unproved=tuple(UnprovedReport(statement, units) for statement, units in inspection.unproved),
@@ -153,10 +153,6 @@ def _units(inspection: Inspection) -> Iterator[UnitReport]:
             multi_token_prediction=is_multi_token_prediction(unit.name, layers),
             orientation_shown=layout.orientation_shown,
         )
-
-
-def _readable(violation: Violation) -> Violation:
-    return Violation(*(_text(getattr(violation, name)) for name in ("code", "object", "expected", "found", "remedy", "shard", "resembles")))
 
 
 def _text(text: str) -> str:

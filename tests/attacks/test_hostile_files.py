@@ -12,10 +12,11 @@ from typing import NamedTuple
 
 import pytest
 from checkpoint_writing import file_bytes, header_bytes, write_checkpoint, write_raw, write_sparse
+from containers.observing import bytes_read, needs_proc
 from containers.refusals import findings, refused, refused_alone, within
 
+from tensorhub_contracts import inspect
 from tensorhub_contracts.header import HEADER_LENGTH_LIMIT, read_header
-from tensorhub_contracts.inspection import inspect
 
 ENTRY = '{"dtype":"F32","shape":[1],"data_offsets":[0,4]}'
 
@@ -64,18 +65,36 @@ REFUSED = {
     ),
     "same name twice, identical entry": Refused(header(A, A), 4, "header-duplicate-key", "a", "each name once", "more than once"),
     "dtype twice in an entry": Refused(
-        header('"a":{"dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4]}'), 4, "header-duplicate-key", "a: dtype", "each field once", "more"
+        header('"a":{"dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4]}'),
+        4,
+        "header-duplicate-key",
+        "a: dtype",
+        "each field once",
+        "more",
     ),
     "__metadata__ twice": Refused(
-        header('"__metadata__":{}', '"__metadata__":{"k":"v"}', A), 4, "header-duplicate-key", "__metadata__", "each name once", "more than once"
+        header('"__metadata__":{}', '"__metadata__":{"k":"v"}', A),
+        4,
+        "header-duplicate-key",
+        "__metadata__",
+        "each name once",
+        "more than once",
     ),
     "two tensors on the same bytes": Refused(
-        header(tensor("k_proj", "F8_E4M3", "[8]", 0, 8), tensor("v_proj", "F8_E4M3", "[8]", 0, 8)), 8,
-        "offsets-overlap", "v_proj", "a begin at 8, where k_proj ends", "[0, 8]",
+        header(tensor("k_proj", "F8_E4M3", "[8]", 0, 8), tensor("v_proj", "F8_E4M3", "[8]", 0, 8)),
+        8,
+        "offsets-overlap",
+        "v_proj",
+        "a begin at 8, where k_proj ends",
+        "[0, 8]",
     ),
     "partial overlap": Refused(
-        header(tensor("k_proj", "F8_E4M3", "[8]", 0, 8), tensor("v_proj", "F8_E4M3", "[8]", 4, 12)), 12,
-        "offsets-overlap", "v_proj", "a begin at 8, where k_proj ends", "[4, 12]",
+        header(tensor("k_proj", "F8_E4M3", "[8]", 0, 8), tensor("v_proj", "F8_E4M3", "[8]", 4, 12)),
+        12,
+        "offsets-overlap",
+        "v_proj",
+        "a begin at 8, where k_proj ends",
+        "[4, 12]",
     ),
     "hole between tensors": Refused(
         header(A, tensor("b", "F32", "[1]", 8, 12)), 12, "offsets-hole", "b", "a begin at 4, where a ends", "[8, 12]"
@@ -83,22 +102,35 @@ REFUSED = {
     "hole before the first tensor": Refused(
         header(tensor("a", "F32", "[1]", 4, 8)), 8, "offsets-hole", "a", "a begin at 0, where the header ends", "[4, 8]"
     ),
-    "trailing bytes": Refused(header(A), 7, "file-trailing-bytes", FILE, f"{8 + len(header(A)) + 4} bytes", "3 more than the header describes"),
+    "trailing bytes": Refused(
+        header(A), 7, "file-trailing-bytes", FILE, f"{8 + len(header(A)) + 4} bytes", "3 more than the header describes"
+    ),
     "trailing bytes after no tensor": Refused(b"{}", 1, "file-trailing-bytes", FILE, "10 bytes", "11 bytes, 1 more"),
     "reversed range": Refused(header(tensor("a", "F32", "[1]", 4, 0)), 4, "offsets-size", "a", "not before the begin", "[4, 0]"),
-    "range and shape disagree": Refused(header(tensor("a", "F32", "[2]", 0, 4)), 4, "offsets-size", "a", "8 bytes for F32 [2]", "4 bytes at [0, 4]"),
+    "range and shape disagree": Refused(
+        header(tensor("a", "F32", "[2]", 0, 4)), 4, "offsets-size", "a", "8 bytes for F32 [2]", "4 bytes at [0, 4]"
+    ),
     "one byte short": Refused(header(A), 3, "file-truncated", FILE, f"{8 + len(header(A)) + 4} bytes", "a ends 1 bytes beyond"),
     "1 GB short": Refused(
-        header(A, tensor("big", "F8_E4M3", "[1000000000]", 4, 1_000_000_004)), 4,
-        "file-truncated", FILE, f"{8 + len(header(A, tensor('big', 'F8_E4M3', '[1000000000]', 4, 1_000_000_004))) + 1_000_000_004:,} bytes",
+        header(A, tensor("big", "F8_E4M3", "[1000000000]", 4, 1_000_000_004)),
+        4,
+        "file-truncated",
+        FILE,
+        f"{8 + len(header(A, tensor('big', 'F8_E4M3', '[1000000000]', 4, 1_000_000_004))) + 1_000_000_004:,} bytes",
         "big ends 1,000,000,000 bytes beyond",
     ),
     "truncated in the middle: the first tensor affected is named": Refused(
-        header(tensor("c", "F32", "[1]", 8, 12), A, tensor("b", "F32", "[1]", 4, 8)), 6,
-        "file-truncated", FILE, "bytes", "b ends 2 bytes beyond",
+        header(tensor("c", "F32", "[1]", 8, 12), A, tensor("b", "F32", "[1]", 4, 8)),
+        6,
+        "file-truncated",
+        FILE,
+        "bytes",
+        "b ends 2 bytes beyond",
     ),
     "metadata with a number": Refused(header('"__metadata__":{"k":0}', A), 4, "header-metadata", "__metadata__.k", "a string", "0"),
-    "metadata with an object": Refused(header('"__metadata__":{"k":{"x":"y"}}', A), 4, "header-metadata", "__metadata__.k", "a string", "an object"),
+    "metadata with an object": Refused(
+        header('"__metadata__":{"k":{"x":"y"}}', A), 4, "header-metadata", "__metadata__.k", "a string", "an object"
+    ),
     "metadata with null": Refused(header('"__metadata__":{"k":null}', A), 4, "header-metadata", "__metadata__.k", "a string", "null"),
     "metadata that is a list": Refused(header('"__metadata__":[]', A), 4, "header-metadata", "__metadata__", "an object of strings", "[]"),
     "a tensor named __metadata__": Refused(
@@ -109,7 +141,9 @@ REFUSED = {
     "byte-order mark": Refused(b"\xef\xbb\xbf" + header(A), 4, "header-json", FILE, "begins with '{'", r"\xef\xbb\xbf"),
     "UTF-16 with a mark": Refused(header(A).decode().encode("utf-16"), 4, "header-json", FILE, "begins with '{'", r"\xff\xfe"),
     "UTF-16 without a mark": Refused(header(A).decode().encode("utf-16-le"), 4, "header-json", FILE, "strict UTF-8 JSON", "at character 1"),
-    "bytes that are not UTF-8": Refused(header(A).replace(b'"a"', b'"\xff"'), 4, "header-json", FILE, "strict UTF-8 JSON", "not UTF-8 at byte 2"),
+    "bytes that are not UTF-8": Refused(
+        header(A).replace(b'"a"', b'"\xff"'), 4, "header-json", FILE, "strict UTF-8 JSON", "not UTF-8 at byte 2"
+    ),
     "trailing NULs": Refused(header(A) + bytes(5), 4, "header-json", FILE, "strict UTF-8 JSON", f"at character {len(header(A))}"),
     "leading NULs": Refused(bytes(3) + header(A), 4, "header-json", FILE, "begins with '{'", r"\x00"),
     "only NULs": Refused(bytes(64), 4, "header-json", FILE, "begins with '{'", r"\x00"),
@@ -121,19 +155,35 @@ REFUSED = {
     "lone surrogate in a metadata key": Refused(
         header(r'"__metadata__":{"k\udc00":"v"}', A), 4, "header-json", r"'__metadata__.k\udc00'", "text", "lone surrogate"
     ),
-    "lone surrogate in a metadata value": Refused(header(r'"__metadata__":{"k":"\udfff"}', A), 4, "header-json", "__metadata__.k", "text", "lone surrogate"),
-    "true as a dimension": Refused(header(tensor("a", "F32", "[true]", 0, 4)), 4, "header-entry", "a", "a shape of whole numbers", "[True]"),
+    "lone surrogate in a metadata value": Refused(
+        header(r'"__metadata__":{"k":"\udfff"}', A), 4, "header-json", "__metadata__.k", "text", "lone surrogate"
+    ),
+    "true as a dimension": Refused(
+        header(tensor("a", "F32", "[true]", 0, 4)), 4, "header-entry", "a", "a shape of whole numbers", "[True]"
+    ),
     "0.0 as an offset": Refused(
         header('"a":{"dtype":"F32","shape":[1],"data_offsets":[0.0,4]}'), 4, "header-entry", "a", "two offsets, whole numbers", "[0.0, 4]"
     ),
     "-1 as a dimension": Refused(header(tensor("a", "F32", "[-1]", 0, 4)), 4, "header-entry", "a", "a shape of whole numbers", "[-1]"),
     "-1 as an offset": Refused(header(tensor("a", "F32", "[1]", -1, 3)), 4, "header-entry", "a", "two offsets, whole numbers", "[-1, 3]"),
     "dimensions whose product is over 64 bits": Refused(
-        header(tensor("a", "F32", "[4294967296,4294967296]", 0, 0)), 0, "shape-overflow", "a", "fits in 64 bits", "F32 [4294967296, 4294967296]"
+        header(tensor("a", "F32", "[4294967296,4294967296]", 0, 0)),
+        0,
+        "shape-overflow",
+        "a",
+        "fits in 64 bits",
+        "F32 [4294967296, 4294967296]",
     ),
-    "bits over 64 bits": Refused(header(tensor("a", "F64", "[288230376151711744]", 0, 0)), 0, "shape-overflow", "a", "fits in 64 bits", "F64"),
+    "bits over 64 bits": Refused(
+        header(tensor("a", "F64", "[288230376151711744]", 0, 0)), 0, "shape-overflow", "a", "fits in 64 bits", "F64"
+    ),
     "product over 64 bits before a zero": Refused(
-        header(tensor("a", "U8", "[4294967296,4294967296,0]", 0, 0)), 0, "shape-overflow", "a", "fits in 64 bits", "U8 [4294967296, 4294967296, 0]"
+        header(tensor("a", "U8", "[4294967296,4294967296,0]", 0, 0)),
+        0,
+        "shape-overflow",
+        "a",
+        "fits in 64 bits",
+        "U8 [4294967296, 4294967296, 0]",
     ),
     "a dimension over 64 bits": Refused(
         header(tensor("a", "U8", "[18446744073709551616]", 0, 4)), 4, "header-entry", "a", "from 0 to 2^64 - 1", "18446744073709551616"
@@ -142,7 +192,12 @@ REFUSED = {
         header(tensor("a", "U8", "[4]", 0, 18446744073709551616)), 4, "header-entry", "a", "from 0 to 2^64 - 1", "18446744073709551616"
     ),
     "an offset near 2^64": Refused(
-        header(tensor("a", "U8", "[18446744073709551615]", 0, 18446744073709551615)), 4, "shape-overflow", "a", "fits in 64 bits", "18446744073709551615"
+        header(tensor("a", "U8", "[18446744073709551615]", 0, 18446744073709551615)),
+        4,
+        "shape-overflow",
+        "a",
+        "fits in 64 bits",
+        "18446744073709551615",
     ),
     "three offsets": Refused(
         header('"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4,4]}'), 4, "header-entry", "a", "two offsets", "[0, 4, 4]"
@@ -150,26 +205,35 @@ REFUSED = {
     "no shape": Refused(header('"a":{"dtype":"F32","data_offsets":[0,4]}'), 4, "header-entry", "a", "shape", "no shape"),
     "no dtype": Refused(header('"a":{"shape":[1],"data_offsets":[0,4]}'), 4, "header-entry", "a", "dtype", "no dtype"),
     "entry is null": Refused(header('"a":null'), 0, "header-entry", "a", "an object with dtype, shape and data_offsets", "null"),
-    "extra field": Refused(header('"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"order":"F"}'), 4, "header-entry", "a", "no other", "'order'"),
+    "extra field": Refused(
+        header('"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"order":"F"}'), 4, "header-entry", "a", "no other", "'order'"
+    ),
     "dtype unknown": Refused(header(tensor("a", "F8_E9M9", "[4]", 0, 4)), 4, "dtype-unknown", "a", "a dtype of safetensors", "F8_E9M9"),
     "dtype in lower case": Refused(header(tensor("a", "f8_e4m3", "[4]", 0, 4)), 4, "dtype-unknown", "a", "in capitals", "f8_e4m3"),
-    "dtype is a number": Refused(header('"a":{"dtype":5,"shape":[1],"data_offsets":[0,4]}'), 4, "dtype-unknown", "a", "a dtype of safetensors", "5"),
+    "dtype is a number": Refused(
+        header('"a":{"dtype":5,"shape":[1],"data_offsets":[0,4]}'), 4, "dtype-unknown", "a", "a dtype of safetensors", "5"
+    ),
     "dtype with a letter that looks the same": Refused(
-        header(tensor("a", "F3２", "[1]", 0, 4)), 4, "dtype-unknown", "a", "a dtype of safetensors", "\\uff12"
+        header(tensor("a", "F3\uff12", "[1]", 0, 4)), 4, "dtype-unknown", "a", "a dtype of safetensors", "\\uff12"
     ),
     "F4 with an odd number of elements": Refused(header(tensor("a", "F4", "[3]", 0, 2)), 2, "shape-overflow", "a", "whole bytes", "F4 [3]"),
-    "a number of 5000 digits": Refused(header(tensor("a", "F32", f"[{'9' * 5000}]", 0, 4)), 4, "header-json", FILE, "strict", "a number of 5000 digits"),
+    "a number of 5000 digits": Refused(
+        header(tensor("a", "F32", f"[{'9' * 5000}]", 0, 4)), 4, "header-json", FILE, "strict UTF-8 JSON", "a number of 5000 digits"
+    ),
     "200000 brackets": Refused(header(f'"a":{"[" * 200_000}'), 0, "header-json", FILE, "strict UTF-8 JSON", "nested too deeply"),
     "200000 objects": Refused(b'{"a":' * 200_000, 0, "header-json", FILE, "strict UTF-8 JSON", "nested too deeply"),
     "200000 brackets in metadata": Refused(
-        header(f'"__metadata__":{{"k":{"[" * 200_000 + "]" * 200_000}}}', A), 4, "header-json", FILE, "strict UTF-8 JSON", "nested too deeply"
+        header(f'"__metadata__":{{"k":{"[" * 200_000 + "]" * 200_000}}}', A),
+        4,
+        "header-json",
+        FILE,
+        "strict UTF-8 JSON",
+        "nested too deeply",
     ),
-}  # fmt: skip  # a row a fault, as in the appendix
+}
 
 ACCEPTED = {
-    "names not in offset order": Accepted(
-        header(tensor("b", "F32", "[1]", 4, 8), A), 8, {"b": ("F32", (1,)), "a": ("F32", (1,))}
-    ),
+    "names not in offset order": Accepted(header(tensor("b", "F32", "[1]", 4, 8), A), 8, {"b": ("F32", (1,)), "a": ("F32", (1,))}),
     "F32 at an odd offset after F8 [3]": Accepted(
         header(tensor("w", "F8_E4M3", "[3]", 0, 3), tensor("s", "F32", "[1]", 3, 7)), 7, {"w": ("F8_E4M3", (3,)), "s": ("F32", (1,))}
     ),
@@ -199,7 +263,7 @@ ACCEPTED = {
     "2^64 - 1 beside a zero": Accepted(
         header(tensor("a", "U8", "[0,18446744073709551615]", 0, 0)), 0, {"a": ("U8", (0, 18446744073709551615))}
     ),
-}  # fmt: skip  # a row a fact
+}
 
 
 @pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
@@ -322,7 +386,7 @@ def test_refusing_a_huge_length_works_under_a_memory_limit(tmp_path: Path) -> No
     path.write_bytes((2**62).to_bytes(8, "little") + b"{")
     program = (
         "import resource, sys\n"
-        "from tensorhub_contracts.inspection import inspect\n"
+        "from tensorhub_contracts import inspect\n"
         "inspect(sys.argv[1])\n"
         "size = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
         "resource.setrlimit(resource.RLIMIT_AS, (size + 8_000_000, size + 8_000_000))\n"
@@ -332,19 +396,7 @@ def test_refusing_a_huge_length_works_under_a_memory_limit(tmp_path: Path) -> No
     assert (done.returncode, done.stdout) == (0, "('header-length',)\n"), done.stderr
 
 
-def bytes_read_by(call: object, *arguments: object) -> int:
-    """How many bytes the process read while it called something, as the kernel counts them."""
-
-    def count() -> int:
-        return int(Path("/proc/self/io").read_text().split()[1])
-
-    reading_the_counter = -(count() - count())
-    before = count()
-    call(*arguments)  # type: ignore[operator]  # whatever the test passes
-    return count() - before - reading_the_counter
-
-
-@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="the kernel counts bytes read only on Linux")
+@needs_proc
 @pytest.mark.parametrize(
     ("first", "code"),
     [
@@ -361,7 +413,9 @@ def test_refusing_a_sparse_file_of_8_gib_reads_a_few_bytes(first: bytes, code: s
     path.write_bytes(first)
     os.truncate(path, 8 << 30)
     assert inspect(path).codes == (code,)
-    assert bytes_read_by(inspect, path) <= max(64, len(first))
+    with bytes_read() as read:
+        inspect(path)
+    assert read.count <= max(64, len(first))
 
 
 # What the file is instead: B2-04.
@@ -462,7 +516,12 @@ def test_a_file_that_shrinks_while_it_is_read_is_refused(tmp_path: Path, monkeyp
         return whole(descriptor, count, offset)[:20] if offset < 20 else b""
 
     monkeypatch.setattr(os, "pread", shortened)
-    assert {violation.code for violation in refused(read_header, path)} <= {"header-json", "header-length", "file-truncated", "file-unreadable"}
+    assert {violation.code for violation in refused(read_header, path)} <= {
+        "header-json",
+        "header-length",
+        "file-truncated",
+        "file-unreadable",
+    }
 
 
 # What the layout part says of files whose container is right: B2-12, B2-14, B2-25.
@@ -478,7 +537,9 @@ def test_a_file_without_tensors_is_in_no_contract(raw: bytes, tmp_path: Path) ->
 @pytest.mark.parametrize("dtype", ["F8_E4M3FNUZ", "F8_E5M2", "F8_E8M0", "F4", "F6_E2M3"])
 def test_a_foreign_dtype_is_never_taken_for_e4m3(dtype: str, tmp_path: Path) -> None:
     tensors = {"layer.weight": (dtype, (256, 384)), "layer.weight_scale_inv": ("F32", (2, 3))}
-    config = {"quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128], "activation_scheme": "dynamic"}}
+    config = {
+        "quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128], "activation_scheme": "dynamic"}
+    }
     inspection = inspect(write_checkpoint(tmp_path, tensors, config=config), contract="hf.fp8-blockwise@1")
     assert inspection.contract is None
     of_the_weight = [violation for violation in inspection.violations if violation.object == "layer.weight"]
@@ -489,7 +550,9 @@ def test_a_foreign_dtype_is_never_taken_for_e4m3(dtype: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("shape", [(), (1,)], ids=["[]", "[1]"])
-def test_a_scale_for_the_whole_tensor_is_called_that_whether_it_is_a_scalar_or_has_one_element(shape: tuple[int, ...], tmp_path: Path) -> None:
+def test_a_scale_for_the_whole_tensor_is_called_that_whether_it_is_a_scalar_or_has_one_element(
+    shape: tuple[int, ...], tmp_path: Path
+) -> None:
     tensors = {"layer.weight": ("F8_E4M3", (256, 384)), "layer.weight_scale": ("F32", shape)}
     inspection = inspect(write_checkpoint(tmp_path, tensors))
     assert inspection.contract is None
