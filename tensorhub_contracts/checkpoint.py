@@ -133,10 +133,12 @@ def _assemble(
     if len(tensors) != sum(len(header.tensors) for header in headers.values()):
         twice = _held_twice(headers)
     weight_map = shard_set.weight_map
+    disagreeing: list[Violation] = []
+    shard_of: Mapping[str, str]
     if weight_map is not None and _agrees(weight_map, headers):
-        shard_of, disagreeing = weight_map, []
+        shard_of = weight_map
     elif any(shard not in headers for shard in shard_set.shards) or shard_set.missing:
-        shard_of, disagreeing = {}, []  # what the unread shards hold is unknown, and the index cannot be compared
+        shard_of = {}  # what the unread shards hold is unknown, and the index cannot be compared
     else:
         shard_of, disagreeing = _settle(tensors, headers, twice, shard_set)
     if violations or disagreeing:

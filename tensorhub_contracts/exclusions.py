@@ -7,7 +7,7 @@ The lists never change how bytes are read. An entry is a literal, matched on who
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
 import msgspec
 
@@ -37,12 +37,14 @@ class ExclusionReport(msgspec.Struct, frozen=True):
     violations: tuple[Violation, ...] = ()
 
 
-def check_exclusions(sources: tuple[DeclarationSource, ...], quantized: Iterable[str], dense_matrices: Iterable[str]) -> ExclusionReport:
+def check_exclusions(
+    sources: tuple[DeclarationSource, ...], quantized: Iterable[str], dense: Iterable[str], matrices: Set[str]
+) -> ExclusionReport:
     """Compare every module list of the sources with the tensors.
 
-    `quantized` and `dense_matrices` are tensor names; a module is a tensor's name without its last segment. An entry
-    covers a module if it is equal to it or to a run of whole segments at its beginning or its end, or to a run in the
-    middle (`mlp.gate` covers `model.layers.0.mlp.gate`).
+    `quantized` and `dense` are tensor names, `matrices` those of the dense ones that could have been quantized. A
+    module is a tensor's name without its last segment. An entry covers a module if it is a run of its whole segments:
+    `mlp.gate` covers `model.layers.0.mlp.gate` and not `model.layers.0.mlp.gate_proj`.
     """
     entries, violations = _entries(sources)
     literals = [entry for entry in entries if not entry.startswith("re:")]
@@ -57,14 +59,14 @@ def check_exclusions(sources: tuple[DeclarationSource, ...], quantized: Iterable
     anchored: set[str] = set()
     contradicted: dict[str, str] = {}
     unlisted: list[str] = []
-    for names, is_quantized in ((quantized, True), (dense_matrices, False)):
+    for names, is_quantized in ((quantized, True), (dense, False)):
         for name in names:
             covering = _covering(name, wanted, lengths, last_segments, patterns, anchored)
             matched.update(covering)
             if is_quantized:
                 for entry in covering:
                     contradicted.setdefault(entry, name)
-            elif not covering:
+            elif not covering and name in matrices:
                 unlisted.append(name)
     return ExclusionReport(
         entries=len(entries),

@@ -191,7 +191,7 @@ def _declared_length(first: bytes, file_size: int, name: str, limit: int, read_m
     length = int.from_bytes(first[:8], "little")
     if 2 <= length <= limit and length <= file_size - 8 and file_size >= 10:
         return length
-    sample = first if len(first) > 8 or read_more is None else first + read_more(56)
+    sample = first if len(first) > 8 or read_more is None else first + _read_all(read_more, 56)
     if kind := recognize(sample):
         found = f"{kind} ({file_size:,} bytes)"
         raise Refusal([_violation("file-not-safetensors", name, "a safetensors file", found, _DOWNLOAD)])

@@ -57,8 +57,7 @@ def _choose(evidence: Evidence) -> Contract:
     """Return the contract to judge the checkpoint against when the caller named none.
 
     A contract that all bytes and all declarations agree on comes first; then the declared one that most units are in;
-    then one that all units are in and whose method is declared; then the one that is least wrong, among the declared,
-    those whose method is declared, or all. A declaration wins over a likeness, because it says what was meant.
+    then the one that is least wrong. What is declared weighs more than what a damaged unit looks like.
     """
     contracts = evidence.registry.contracts
     if not evidence.quantized:
@@ -75,40 +74,47 @@ def _choose(evidence: Evidence) -> Contract:
     if agreed:
         return agreed[0]
     meant = [handle for handle in contracts if handle in evidence.declared.handles]
-    addressed = [handle for handle in contracts if handle in evidence.declared.addressed]
     if any(evidence.matched(handle) for handle in meant):
         return contracts[max(meant, key=evidence.matched)]
-    whole = [handle for handle in evidence.full if handle in addressed]
-    if whole:
-        return contracts[whole[0]]
-    candidates = meant or addressed or [handle for handle, each in contracts.items() if each.quantized and not each.whole_tree]
+    candidates = [handle for handle, each in contracts.items() if each.quantized and not each.whole_tree]
     return contracts[min(candidates, key=lambda handle: _distance(evidence, handle))]
 
 
-#: How much a finding says that the bytes are in another layout, and not a damaged form of this one. A declaration that
-#: is missing altogether weighs 3.
+#: How much a finding says that the bytes are in another layout, and not a damaged form of this one.
 _WEIGHTS = {
-    "weight-name": 5,
-    "weight-rank": 5,
-    "weight-dtype": 5,
-    "scale-leaf-foreign": 5,
-    "scale-missing": 5,
-    "leaf-forbidden": 5,
-    "scale-rank": 4,
+    "weight-name": 50,
+    "weight-rank": 50,
+    "weight-dtype": 50,
+    "scale-leaf-foreign": 50,
+    "scale-missing": 42,
+    "scale-rank": 40,
+    "scale-grid": 40,
+    "scale-grid-transposed": 40,
 }
-_UNDECLARED = 3
+_WEIGHT_OF_OTHERS = 10
+
+#: The same for a declaration: none at all, one of another layout of the same method, one of another method.
+_UNDECLARED, _SAME_METHOD, _OTHER_METHOD = 30, 45, 60
 
 
 def _distance(evidence: Evidence, handle: str) -> tuple[int, int]:
     """Return the worst that is wrong if the checkpoint is to be in a contract, and how much is wrong in all."""
-    worst = _UNDECLARED if evidence.registry.contracts[handle].declares and not evidence.declared.by_source else 0
-    total = worst
+    worst = total = _declaration_distance(evidence, handle)
     for signature, judgement in evidence.judgements[handle].items():
         if not isinstance(judgement, UnitLayout):
-            weights = [_WEIGHTS.get(finding.code, 1) for finding in judgement]
+            weights = [_WEIGHTS.get(finding.code, _WEIGHT_OF_OTHERS) for finding in judgement]
             worst = max(worst, *weights)
             total += len(evidence.groups.quantized[signature]) * sum(weights)
     return worst, total
+
+
+def _declaration_distance(evidence: Evidence, handle: str) -> int:
+    declared = evidence.declared
+    if not declared.by_source:
+        return _UNDECLARED if evidence.registry.contracts[handle].declares else 0
+    if handle in declared.handles:
+        return 0
+    return _SAME_METHOD if handle in declared.addressed else _OTHER_METHOD
 
 
 def _resembles(evidence: Evidence) -> tuple[str, ...]:
@@ -124,5 +130,6 @@ def _exclusions(evidence: Evidence) -> ExclusionReport:
     return check_exclusions(
         evidence.checkpoint.declarations,
         [name for names in evidence.groups.quantized.values() for name in names],
-        [name for name in evidence.groups.dense if len(tensors[name].shape) == 2],
+        evidence.groups.dense,
+        {name for name in evidence.groups.dense if len(tensors[name].shape) == 2},
     )

@@ -78,7 +78,7 @@ def _exclusion_notes(report: ExclusionReport) -> Iterator[str]:
     if report.entries and not report.matched:
         yield f"0 of {entries} match any tensor: configuration and tree may come from different exports"
     elif report.unmatched:
-        yield f"{len(report.unmatched)} of {entries} match no quantized unit and no matrix: {_some(report.unmatched)}"
+        yield f"{len(report.unmatched)} of {entries} match no tensor: {_some(report.unmatched)}"
     for entry, name in report.contradicted[:5]:
         yield f"exclusion entry {entry!r} is contradicted by the bytes: {name} is quantized, and is read as such"
     if report.by_suffix:

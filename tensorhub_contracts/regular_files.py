@@ -26,7 +26,11 @@ def open_regular(path: str | Path, *, name: str) -> tuple[int, int]:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0))
     except (OSError, ValueError) as error:
         raise unreadable(path, error, name=name) from error
-    status = os.fstat(descriptor)
+    try:
+        status = os.fstat(descriptor)
+    except OSError as error:
+        os.close(descriptor)
+        raise unreadable(path, error, name=name) from error
     if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
         remedy = "Put the file itself in its place."

@@ -71,7 +71,7 @@ def _parse_fast(text: bytes, files: tuple[str, ...]) -> dict[str, str] | None:
     """
     if not files or b"\\" in text or text[:1] != b"{" or not _is_utf8(text):
         return None
-    shard_names: Any = Literal[files]  # type: ignore[valid-type]  # a type made from what lies in the folder
+    shard_names: Any = Literal[files]  # a type made from what lies in the folder
     weights: Any = ("weight_map", dict[str, shard_names])
     try:
         index: Any = msgspec.defstruct("Index", [weights, ("metadata", msgspec.Raw, msgspec.Raw())], forbid_unknown_fields=True)

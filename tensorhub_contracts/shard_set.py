@@ -115,7 +115,7 @@ def _no_weights(folder: Path, names: list[str]) -> Refusal:
         found = f"only {', '.join(others[:5])}; files of these kinds are never opened"
         remedy = "Convert the weights to safetensors where they were made: a pickle can run code when it is opened."
     elif "snapshots" in names:
-        revisions = sorted(path.parent.name for path in folder.glob("snapshots/*/"))
+        revisions = sorted(path.name for path in folder.glob("snapshots/*/"))
         snapshots = ", ".join(revisions[:5])
         found = f"a hub cache with the snapshots {snapshots}" if revisions else "a hub cache without a snapshot"
         remedy = f"Point at a snapshot, for example {folder / 'snapshots' / revisions[0]}." if revisions else "Download a snapshot."

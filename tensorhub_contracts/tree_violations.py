@@ -209,13 +209,20 @@ def _side_name(evidence: Evidence, primary: str, leaf_suffix: str) -> str:
 
 
 def _unknown_siblings(evidence: Evidence, name: str) -> str:
-    """Return the tensors beside a weight that are neither its bias nor a sidecar that the registry knows."""
-    prefix = name.removesuffix("weight")
-    if not prefix.endswith("."):
-        return ""
+    """Return the tensors beside a weight that are neither its bias nor a sidecar that the registry knows.
+
+    Beside `x.weight` is what begins with `x.`; beside a bare parameter `x`, what begins with `x_`.
+    """
+    module = name.removesuffix(".weight")
+    prefix = module + "." if module != name else name + "_"
     leaf_names = LeafNames(evidence.registry.leaves)
-    beside = [other[len(prefix) :] for other in evidence.checkpoint.tensors if other.startswith(prefix)]
-    unknown = [each for each in beside if "." not in each and each not in ("weight", "bias") and leaf_names[each] is None]
+    unknown = []
+    for other in evidence.checkpoint.tensors:
+        rest = other[len(prefix) :]
+        if other.startswith(prefix) and "." not in rest and rest not in ("weight", "bias"):
+            leaf = leaf_names[other.rpartition(".")[2]]
+            if leaf is None or leaf.needs_quantized:
+                unknown.append(other.rpartition(".")[2])
     return ", ".join(unknown[:3])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ ROWWISE = "cozy.fp8-rowwise@1"
 
 #: The object of a violation that concerns the whole tree: its path.
 TREE = "<tree>"
+
+_NUMBERS = itertools.count()
 
 #: Same as `Tensors`, and may be changed.
 Tree = dict[str, tuple[str, tuple[int, ...]]]
@@ -75,7 +78,7 @@ def judge(
     **writing: Any,
 ) -> Inspection:
     """Write a tree of sparse shards under `folder` and inspect it; `files` are further JSON files, by name."""
-    tree = folder / f"tree-{sum(1 for _ in folder.iterdir())}"  # a test may judge several trees
+    tree = folder / f"tree-{next(_NUMBERS)}"  # a test may judge several trees
     write_checkpoint(tree, tensors, config=config, **writing)
     for name, content in (files or {}).items():
         (tree / name).write_text(json.dumps(content), encoding="utf-8")

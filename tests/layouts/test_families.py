@@ -59,7 +59,9 @@ class Family:
     units: int = 1
 
 
-def neighbour(name: str, *faults: Fault, config: dict[str, Any] | None = None, files: dict[str, Any] | None = None, **tensors: Any) -> Neighbour:
+def neighbour(
+    name: str, *faults: Fault, config: dict[str, Any] | None = None, files: dict[str, Any] | None = None, **tensors: Any
+) -> Neighbour:
     """`tensors` are leaves of the module `w`, with `__` for the dot: `w__weight_scale=("F32", (4,))`, or None to remove one."""
     return Neighbour(name, faults, {each.replace("__", "."): entry for each, entry in tensors.items()}, config, files)
 
@@ -72,7 +74,9 @@ def quantization(**keys: Any) -> dict[str, Any]:
     return {"quantization_config": keys}
 
 
-def declared(key: str, code: str = "declaration-mismatch", expected: str = "", found: str = "", where: str = "quantization_config") -> Fault:
+def declared(
+    key: str, code: str = "declaration-mismatch", expected: str = "", found: str = "", where: str = "quantization_config"
+) -> Fault:
     return Fault(code, f"config.json: {where}: {key}", expected, found)
 
 
@@ -92,7 +96,9 @@ BLOCKWISE_NEIGHBOURS = (
     neighbour("scale-rank", Fault("scale-rank", "w.weight_scale_inv", "[5, 3]", "[15]"), w__weight_scale_inv=("F32", (15,))),
     neighbour("grid-by-one", Fault("scale-grid", "w.weight_scale_inv", "[5, 3]", "[5, 4]"), w__weight_scale_inv=("F32", (5, 4))),
     neighbour("e5m2", Fault("weight-dtype", "w.weight", "F8_E4M3", "F8_E5M2"), w__weight=weight(576, 384, dtype="F8_E5M2")),
-    neighbour("block-64", declared("weight_block_size", expected="[128, 128]", found="[64, 64]"), config=fp8_config(weight_block_size=[64, 64])),
+    neighbour(
+        "block-64", declared("weight_block_size", expected="[128, 128]", found="[64, 64]"), config=fp8_config(weight_block_size=[64, 64])
+    ),
     neighbour("static", declared("activation_scheme", expected="dynamic", found="static"), config=fp8_config(activation_scheme="static")),
     neighbour("method", declared("quant_method", "declaration-unknown", found="fp9"), config=fp8_config(quant_method="fp9")),
     neighbour("other-method", Fault("layout-undeclared", TREE, resembles=BLOCKWISE), config=fp8_config(quant_method="fbgemm_fp8")),
@@ -379,7 +385,12 @@ def test_ngram_shards_that_share_one_scalar_make_a_blockwise_tree_mixed(tmp_path
     inspection = judge(tmp_path, tensors, FP8)
     assert_refused(
         inspection,
-        Fault("layout-mixed", TREE, BLOCKWISE, ("ngram_embedding.shards: 128 x F8_E4M3 rank 2 with no scale", f"({BLOCKWISE})", ".weight_scale")),
+        Fault(
+            "layout-mixed",
+            TREE,
+            BLOCKWISE,
+            ("ngram_embedding.shards: 128 x F8_E4M3 rank 2 with no scale", f"({BLOCKWISE})", ".weight_scale"),
+        ),
         *(Fault("scale-missing", name) for name in shards),
         Fault("scale-orphan", "ngram_embedding.weight_scale", found="BF16 []"),
     )
@@ -413,7 +424,9 @@ PAIRS = [(first, second) for first in PIECES for second in PIECES if first != se
 
 @pytest.mark.parametrize("config", [None, FP8], ids=["undeclared", "declared-blockwise"])
 @pytest.mark.parametrize(("first", "second"), PAIRS)
-def test_two_layouts_in_one_tree_are_mixed_with_a_table_by_prefix(first: str, second: str, config: dict[str, Any] | None, tmp_path: Path) -> None:
+def test_two_layouts_in_one_tree_are_mixed_with_a_table_by_prefix(
+    first: str, second: str, config: dict[str, Any] | None, tmp_path: Path
+) -> None:
     tensors = {
         **{f"{part}.{name}": entry for part in ("a", "b") for name, entry in PIECES[first].items()},
         **{f"c.{name}": entry for name, entry in PIECES[second].items()},
@@ -423,7 +436,11 @@ def test_two_layouts_in_one_tree_are_mixed_with_a_table_by_prefix(first: str, se
     (mixed,) = (each for each in inspection.violations if each.code == "layout-mixed")
     assert mixed.object == inspection.path
     rows = dict(row.split(": ", 1) for row in mixed.found.split("; "))
-    assert {prefix: row.rpartition("(")[2].rstrip(")") for prefix, row in rows.items()} == {"a.body": first, "b.body": first, "c.body": second}
+    assert {prefix: row.rpartition("(")[2].rstrip(")") for prefix, row in rows.items()} == {
+        "a.body": first,
+        "b.body": first,
+        "c.body": second,
+    }
     assert all(row.startswith("1 x ") for row in rows.values())
     assert {first, second} <= set(inspection.resembles)
 
@@ -450,14 +467,20 @@ def test_a_bad_grid_in_an_mtp_layer_is_refused(module: str, config: dict[str, An
     tensors = {**unit("model.layers.0.mlp.up_proj", 576, 384), **unit("model.layers.1.mlp.up_proj", 576, 384), **unit(module, 576, 384)}
     assert_accepted(judge(tmp_path, tensors, {**FP8, **config}), BLOCKWISE, 3)
     bad = {**tensors, f"{module}.weight_scale_inv": ("F32", (3, 5))}
-    assert_refused(judge(tmp_path, bad, {**FP8, **config}), Fault("scale-grid-transposed", f"{module}.weight_scale_inv", "[5, 3]", "[3, 5]"))
+    assert_refused(
+        judge(tmp_path, bad, {**FP8, **config}), Fault("scale-grid-transposed", f"{module}.weight_scale_inv", "[5, 3]", "[3, 5]")
+    )
     missing = {name: entry for name, entry in tensors.items() if name != f"{module}.weight_scale_inv"}
     assert_refused(judge(tmp_path, missing, {**FP8, **config}), Fault("scale-missing", f"{module}.weight"))
 
 
 @pytest.mark.parametrize("entries", [["mtp"], ["model.layers.2"], ["re:.*mtp.*"], ["mtp.layers.0.mlp.up_proj"]])
 def test_an_exclusion_of_the_mtp_layer_exempts_it_from_nothing(entries: list[str], tmp_path: Path) -> None:
-    tensors = {**unit("model.layers.0.mlp.up_proj", 576, 384), **unit("mtp.layers.0.mlp.up_proj", 576, 384), **unit("model.layers.2.w", 576, 384)}
+    tensors = {
+        **unit("model.layers.0.mlp.up_proj", 576, 384),
+        **unit("mtp.layers.0.mlp.up_proj", 576, 384),
+        **unit("model.layers.2.w", 576, 384),
+    }
     bad: Tree = {"mtp.layers.0.mlp.up_proj.weight_scale_inv": ("F32", (3, 5)), "model.layers.2.w.weight_scale_inv": ("F32", (5, 4))}
     inspection = judge(tmp_path, tensors | bad, fp8_config(modules_to_not_convert=entries) | LAYERS)
     assert_refused(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from checkpoint_writing import Tensors, shard_name, write_checkpoint, write_raw
+from containers.refusals import within
 from layouts.judging import (
     BLOCKWISE,
     ROWWISE,
@@ -44,7 +45,9 @@ SCALE = f"{WEIGHT}_scale_inv"
             Fault("weight-dtype", "layers.1.extra.weight", "F8_E4M3", "F8_E5M2"),
             id="extra-e5m2-weight",
         ),
-        pytest.param({"layers.9.q.weight_scale_inv": ("F32", (4, 2))}, Fault("scale-orphan", "layers.9.q.weight_scale_inv"), id="orphan-scale"),
+        pytest.param(
+            {"layers.9.q.weight_scale_inv": ("F32", (4, 2))}, Fault("scale-orphan", "layers.9.q.weight_scale_inv"), id="orphan-scale"
+        ),
         pytest.param(
             {f"{WEIGHT}_scale": ("F32", (4, 2))},
             Fault("scale-ambiguous", f"{WEIGHT}_scale", "one scale, _scale_inv", "F32 [4, 2]"),
@@ -79,7 +82,12 @@ def test_l27_refused_by_name(change: Tensors, fault: Fault, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("fmt", "code"),
-    [("e5m2", "declaration-mismatch"), ("E4M3", "declaration-mismatch"), ("float8_e5m2", "declaration-mismatch"), (4, "declaration-invalid")],
+    [
+        ("e5m2", "declaration-mismatch"),
+        ("E4M3", "declaration-mismatch"),
+        ("float8_e5m2", "declaration-mismatch"),
+        (4, "declaration-invalid"),
+    ],
 )
 def test_l27_fmt_is_part_of_the_declaration(fmt: Any, code: str, tmp_path: Path) -> None:
     assert_refused(judge(tmp_path, BODY, fp8_config(fmt=fmt)), Fault(code, "config.json: quantization_config: fmt", "e4m3"))
@@ -161,6 +169,14 @@ def test_l7_no_cap_on_the_list_of_violations(tmp_path: Path) -> None:
     assert {each.object for each in inspection.violations if each.code == "scale-missing"} == set(tensors)
 
 
+def test_l7_a_long_list_of_violations_takes_no_longer_than_the_tree_is_long(tmp_path: Path) -> None:
+    """20,000 weights without a scale: a look at every tensor for each of them would take minutes."""
+    tensors: Tree = {f"layers.{number}.w.weight": ("F8_E4M3", (256, 384)) for number in range(20_000)}
+    with within(10):
+        inspection = judge(tmp_path, tensors, FP8)
+        assert sum(each.code == "scale-missing" for each in inspection.violations) == 20_000
+
+
 def test_l7_the_shard_that_holds_the_fault_is_named(tmp_path: Path) -> None:
     tensors = {**unit("a", 256, 384), **unit("b", 256, 384), "b.weight_scale_inv": ("F32", (3, 2))}
     placement = {name: 2 if name.startswith("b") else 1 for name in tensors}
@@ -217,7 +233,9 @@ def test_l10_a_key_that_stands_twice_in_a_declaration_is_refused(tmp_path: Path)
     folder = write_checkpoint(tmp_path / "tree", BODY)
     text = json.dumps(FP8).replace('"fmt"', '"weight_block_size": [64, 64], "fmt"')
     (folder / "config.json").write_text(text)
-    assert_refused(inspect(folder), Fault("declaration-invalid", "config.json: quantization_config: weight_block_size", found="more than once"))
+    assert_refused(
+        inspect(folder), Fault("declaration-invalid", "config.json: quantization_config: weight_block_size", found="more than once")
+    )
 
 
 # Lesson 12: mixed is a value, and no count decides.
@@ -236,7 +254,11 @@ def test_l12_one_unit_of_another_layout_makes_a_tree_mixed(others: int, tmp_path
 @pytest.mark.parametrize("blockwise", [1, 3, 99])
 def test_l12_the_same_with_the_majority_on_the_other_side(blockwise: int, tmp_path: Path) -> None:
     """Undeclared, so that counts would be the only thing left to go by."""
-    tensors = {f"layers.{number}.w.weight{suffix}": entry for number in range(5) for suffix, entry in (("", ("F8_E4M3", (256, 384))), ("_scale", ("F32", (256,))))}
+    tensors = {
+        f"layers.{number}.w.weight{suffix}": entry
+        for number in range(5)
+        for suffix, entry in (("", ("F8_E4M3", (256, 384))), ("_scale", ("F32", (256,))))
+    }
     tensors |= {name: entry for number in range(blockwise) for name, entry in unit(f"mtp.{number}.w", 256, 384).items()}
     inspection = judge(tmp_path, tensors)
     (mixed,) = (each for each in inspection.violations if each.code == "layout-mixed")
@@ -309,9 +331,17 @@ def test_l13_a_dense_tree_in_a_dtype_that_no_contract_admits(dtype: str, tmp_pat
 
 @pytest.mark.parametrize(
     ("weight", "grid", "inferred"),
-    [((576, 7168), (5, 56), 116), ((1000, 256), (8, 2), 125), ((120, 256), (1, 2), 120), ((2112, 7168), (17, 56), 125), ((448, 256), (4, 2), 112)],
+    [
+        ((576, 7168), (5, 56), 116),
+        ((1000, 256), (8, 2), 125),
+        ((120, 256), (1, 2), 120),
+        ((2112, 7168), (17, 56), 125),
+        ((448, 256), (4, 2), 112),
+    ],
 )
-def test_l26_the_block_is_128_whatever_the_shapes_would_say(weight: tuple[int, ...], grid: tuple[int, ...], inferred: int, tmp_path: Path) -> None:
+def test_l26_the_block_is_128_whatever_the_shapes_would_say(
+    weight: tuple[int, ...], grid: tuple[int, ...], inferred: int, tmp_path: Path
+) -> None:
     assert -(-weight[0] // grid[0]) == inferred  # what an inference would take
     inspection = judge(tmp_path, {"w.weight": ("F8_E4M3", weight), "w.weight_scale_inv": ("F32", grid)}, FP8)
     assert_accepted(inspection, BLOCKWISE, {"w.weight": grid})
@@ -372,7 +402,11 @@ DECLARED = fp8_config(fmt=..., modules_to_not_convert=["lm_head"])
 
 
 @pytest.mark.parametrize(
-    "tree", [pytest.param(tiny_llama(*case), id=name) for name, case in {"good": (), "bf16-scales": (512, "BF16"), "448-rows": (448,), "576-rows": (576,)}.items()]
+    "tree",
+    [
+        pytest.param(tiny_llama(*case), id=name)
+        for name, case in {"good": (), "bf16-scales": (512, "BF16"), "448-rows": (448,), "576-rows": (576,)}.items()
+    ],
 )
 def test_experiment_accepted(tree: Tree, tmp_path: Path) -> None:
     assert_accepted(judge(tmp_path, tree, DECLARED), BLOCKWISE, 14)
@@ -382,13 +416,19 @@ def test_experiment_accepted(tree: Tree, tmp_path: Path) -> None:
     ("tree", "fault"),
     [
         pytest.param(
-            LLAMA | {DOWN_SCALE: ("F32", (4, 2))}, Fault("scale-grid-transposed", DOWN_SCALE, "[2, 4]", ("[4, 2]", "transposed")), id="transposed"
+            LLAMA | {DOWN_SCALE: ("F32", (4, 2))},
+            Fault("scale-grid-transposed", DOWN_SCALE, "[2, 4]", ("[4, 2]", "transposed")),
+            id="transposed",
         ),
         pytest.param(
-            LLAMA | {DOWN_SCALE: ("F32", (256, 1))}, Fault("scale-grid", DOWN_SCALE, "[2, 4]", ("[256, 1]", "one for each row")), id="rows-and-1"
+            LLAMA | {DOWN_SCALE: ("F32", (256, 1))},
+            Fault("scale-grid", DOWN_SCALE, "[2, 4]", ("[256, 1]", "one for each row")),
+            id="rows-and-1",
         ),
         pytest.param(
-            LLAMA | {DOWN_SCALE: ("F32", (256,))}, Fault("scale-rank", DOWN_SCALE, "[2, 4]", ("[256]", "one for each row")), id="rank-1-rows"
+            LLAMA | {DOWN_SCALE: ("F32", (256,))},
+            Fault("scale-rank", DOWN_SCALE, "[2, 4]", ("[256]", "one for each row")),
+            id="rank-1-rows",
         ),
         pytest.param(LLAMA | {DOWN_SCALE: ("F32", (8,))}, Fault("scale-rank", DOWN_SCALE, "[2, 4]", ("[8]", "rank 1")), id="rank-1-grid"),
         pytest.param(without(LLAMA, DOWN_SCALE), Fault("scale-missing", DOWN, found="F8_E4M3 [256, 512]"), id="no-scale"),

@@ -286,7 +286,11 @@ def test_b1_14_a_list_that_matches_nothing_is_noted(entries: list[str], tmp_path
 
 @pytest.mark.parametrize(
     ("entry", "name", "shape"),
-    [("model.norm", "model.norm.weight", (256,)), ("linear_attn.conv1d", "linear_attn.conv1d.weight", (512, 1, 4)), ("visual", "visual.a.bias", (8,))],
+    [
+        ("model.norm", "model.norm.weight", (256,)),
+        ("linear_attn.conv1d", "linear_attn.conv1d.weight", (512, 1, 4)),
+        ("visual", "visual.a.bias", (8,)),
+    ],
 )
 def test_b1_14_an_entry_that_names_a_vector_or_a_convolution_matches_a_tensor(
     entry: str, name: str, shape: tuple[int, ...], tmp_path: Path
@@ -376,7 +380,8 @@ ROWS: Tensors = {"q.weight": ("F8_E4M3", (256, 128))}
 
 
 @pytest.mark.parametrize(
-    ("length", "words"), [(255, "255 scales for 256 rows"), (257, "257 scales for 256 rows"), (128, "as many as columns"), (1, "one element")]
+    ("length", "words"),
+    [(255, "255 scales for 256 rows"), (257, "257 scales for 256 rows"), (128, "as many as columns"), (1, "one element")],
 )
 def test_b1_23_a_rowwise_scale_of_another_length_is_refused_with_both_numbers(length: int, words: str, tmp_path: Path) -> None:
     tensors = {**ROWS, "q.weight_scale": ("F32", (length,))}
@@ -474,7 +479,11 @@ def test_b1_26_row_groups_are_refused_by_their_block(tmp_path: Path) -> None:
 @pytest.mark.parametrize("scales", [["BF16"], ["F16"], ["F32"], ["F32", "BF16"], ["F32", "BF16", "F16"]])
 def test_b1_27_grids_of_16_bits_expand_exactly_and_are_accepted(scales: list[str], tmp_path: Path) -> None:
     """Pinned by the contract: F32, BF16 and F16 each expand exactly to F32, in one tree or in several."""
-    tensors = {name: entry for place, each in enumerate(scales) for name, entry in unit(f"layers.{place}.down_proj", 2048, 6144, scale=each).items()}
+    tensors = {
+        name: entry
+        for place, each in enumerate(scales)
+        for name, entry in unit(f"layers.{place}.down_proj", 2048, 6144, scale=each).items()
+    }
     inspection = judge(tmp_path, tensors, FP8)
     assert_accepted(inspection, BLOCKWISE, {f"layers.{place}.down_proj.weight": (16, 48) for place in range(len(scales))})
     assert noted(inspection, "several dtypes", *scales) == (len(scales) > 1)
@@ -627,7 +636,12 @@ def test_b1_37_a_rowwise_head_over_a_blockwise_body_is_mixed(tmp_path: Path) -> 
         inspection = judge(tmp_path, tensors, {**FP8, "tie_word_embeddings": tied})
         assert_refused(
             inspection,
-            Fault("layout-mixed", TREE, BLOCKWISE, (f"lm_head: 1 x F8_E4M3 rank 2 with .weight_scale F32 rank 1 ({ROWWISE})", "model.layers: 1 x")),
+            Fault(
+                "layout-mixed",
+                TREE,
+                BLOCKWISE,
+                (f"lm_head: 1 x F8_E4M3 rank 2 with .weight_scale F32 rank 1 ({ROWWISE})", "model.layers: 1 x"),
+            ),
             Fault("scale-leaf-foreign", "lm_head.weight_scale", "_scale_inv", ("[248320]", "one for each row"), resembles=ROWWISE),
         )
 

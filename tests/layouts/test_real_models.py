@@ -84,9 +84,7 @@ def test_exactly_the_units_with_as_many_blocks_down_as_across_are_not_proved_in_
     ("scheme", "contract", "grid"),
     [("FP8_BLOCK", "compressed-tensors.fp8-block@1", (2, 3)), ("FP8_DYNAMIC", "compressed-tensors.fp8-channel@1", (192, 1))],
 )
-def test_what_compressed_tensors_writes_is_recognized(
-    scheme: str, contract: str, grid: tuple[int, int], tmp_path: Path
-) -> None:
+def test_what_compressed_tensors_writes_is_recognized(scheme: str, contract: str, grid: tuple[int, int], tmp_path: Path) -> None:
     inspection = inspect(tiny_models.compressed_llama(tmp_path, scheme))
     assert_named_without_decoder(inspection, contract)
     assert len(inspection.layouts) == 14
