@@ -1,7 +1,7 @@
 """The speed table: ratios in one interleaved run on this machine. Prints Markdown; asserts nothing.
 
-    make bench            everything, some minutes, 2 GB of disk for the time of the run
-    python benchmarks/bench.py --only warm cold
+make bench            everything, some minutes, 2 GB of disk for the time of the run
+python benchmarks/bench.py --only warm cold
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ def warm(scratch: Path) -> None:
     }
     rows = measure(candidates, base="safe_open loop", rounds=9)
     print(table("DeepSeek-V3 geometry, warm: 91,991 tensors in 163 shards", rows, {"tensorhub inspect": 0.50}))
-    hub = measure({name: candidates[name] for name in ("tensorhub inspect", "hub client's metadata")}, base="hub client's metadata", rounds=7)
+    hub = measure(
+        {name: candidates[name] for name in ("tensorhub inspect", "hub client's metadata")}, base="hub client's metadata", rounds=7
+    )
     print(table("The same, to the hub client", hub, {"tensorhub inspect": 0.35}))
 
 

@@ -65,7 +65,11 @@ def _good(intermediate: int) -> Tensors:
     def dense(*shape: int) -> torch.Tensor:
         return (torch.randn(shape, generator=generator) * 0.02).bfloat16()
 
-    tensors = {"model.embed_tokens.weight": dense(VOCABULARY, HIDDEN), "lm_head.weight": dense(VOCABULARY, HIDDEN), "model.norm.weight": dense(HIDDEN)}
+    tensors = {
+        "model.embed_tokens.weight": dense(VOCABULARY, HIDDEN),
+        "lm_head.weight": dense(VOCABULARY, HIDDEN),
+        "model.norm.weight": dense(HIDDEN),
+    }
     for layer in range(LAYERS):
         prefix = f"model.layers.{layer}."
         for norm in ("input_layernorm", "post_attention_layernorm"):
@@ -115,7 +119,11 @@ def _set(name: str, make: Callable[[Tensors], torch.Tensor]) -> Callable[[Tensor
 
 TREES = (
     Tree("F32 grids", True, lambda tensors, config: None),
-    Tree("BF16 grids", True, lambda tensors, config: tensors.update({k: v.bfloat16() for k, v in tensors.items() if k.endswith("_scale_inv")})),
+    Tree(
+        "BF16 grids",
+        True,
+        lambda tensors, config: tensors.update({k: v.bfloat16() for k, v in tensors.items() if k.endswith("_scale_inv")}),
+    ),
     Tree("448 rows: the last block is half full", True, lambda tensors, config: None, 448),
     Tree("576 rows, as in DeepSeek's kv_a projection", True, lambda tensors, config: None, 576),
     Tree("one grid transposed", False, _set(SCALE, lambda tensors: tensors[SCALE].t().contiguous())),
@@ -126,7 +134,11 @@ TREES = (
     Tree("a rowwise tree under a blockwise declaration", False, _rowwise),
     Tree("two scale leaves on one weight", False, _set(WEIGHT + "_scale", lambda tensors: torch.rand(HIDDEN))),
     Tree("one grid of 64 x 64 blocks, 128 declared", False, _set(SCALE, lambda tensors: torch.rand(4, 8) * 1e-3)),
-    Tree("64 x 64 declared, grids of 128 x 128", False, lambda tensors, config: config["quantization_config"].update(weight_block_size=[64, 64])),
+    Tree(
+        "64 x 64 declared, grids of 128 x 128",
+        False,
+        lambda tensors, config: config["quantization_config"].update(weight_block_size=[64, 64]),
+    ),
     Tree("one weight of E5M2 bytes", False, _set(WEIGHT, lambda tensors: tensors[WEIGHT].view(torch.uint8).view(torch.float8_e5m2))),
     Tree("one weight dense, its scale left over", False, _set(WEIGHT, lambda tensors: torch.randn(HIDDEN, 512).bfloat16())),
     Tree("no quantization declared", False, lambda tensors, config: config.__delitem__("quantization_config")),
@@ -174,7 +186,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         for tree in TREES:
             loaded, inspection = judge(tree, Path(scratch) / "tree")
-            verdict = f"`{inspection.contract}`" if inspection.accepted else f"refused: {', '.join(f'`{code}`' for code in inspection.codes)}"
+            verdict = (
+                f"`{inspection.contract}`" if inspection.accepted else f"refused: {', '.join(f'`{code}`' for code in inspection.codes)}"
+            )
             print(f"| {tree.name} | {'yes' if tree.valid else 'no'} | {loaded} | {verdict} |", flush=True)
             silent += "wrong" in loaded
             if inspection.accepted != tree.valid:

@@ -58,9 +58,7 @@ def verify_with_hub_metadata(folder: Path) -> int:
     from huggingface_hub import get_local_safetensors_metadata
 
     metadata = get_local_safetensors_metadata(folder)
-    tensors = {
-        name: (each.dtype, list(each.shape)) for file in metadata.files_metadata.values() for name, each in file.tensors.items()
-    }
+    tensors = {name: (each.dtype, list(each.shape)) for file in metadata.files_metadata.values() for name, each in file.tensors.items()}
     return _judge(tensors, dict(metadata.weight_map), folder)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,9 @@ from tensorhub_contracts.tensor_entry import Geometry
 
 #: Called after each header with how many have been read and how many there are.
 Progress = Callable[[int, int], None]
+
+#: Called with the tensors of each header as soon as it is read, before anything is known of the others.
+Visit = Callable[[Iterable[tuple[str, Geometry]]], None]
 
 
 class Shard(msgspec.Struct, frozen=True):
@@ -54,7 +57,9 @@ class Checkpoint(msgspec.Struct, frozen=True):
     bytes_read: int
 
 
-def read_checkpoint(source: Source | Path, component: str = "", *, progress: Progress | None = None) -> Checkpoint:
+def read_checkpoint(
+    source: Source | Path, component: str = "", *, progress: Progress | None = None, visit: Visit | None = None
+) -> Checkpoint:
     """Read the headers of a checkpoint and what declares its layout.
 
     `source` is a folder, a `.safetensors` file, an open binary file or the bytes of one file; `component` picks a
@@ -65,7 +70,9 @@ def read_checkpoint(source: Source | Path, component: str = "", *, progress: Pro
         name = str(getattr(source, "name", "(bytes)"))
         if component:
             raise _no_components(name, component)
-        return _assemble(name, "", ShardSet((name,)), {name: read_header(source, name=name)}, (), {}, 0)
+        header = read_header(source, name=name)
+        _show(header, visit)
+        return _assemble(name, "", ShardSet((name,)), {name: header}, (), {}, 0)
     path = Path(source)
     try:
         is_folder, is_there = path.is_dir(), path.exists()
@@ -76,10 +83,10 @@ def read_checkpoint(source: Source | Path, component: str = "", *, progress: Pro
     if not is_folder:
         if component:
             raise _no_components(str(path), component)
-        return _read_single_file(path)
+        return _read_single_file(path, visit)
     folder = component_folder(path, component)
     shard_set = find_shards(folder)
-    headers, violations = _read_headers(folder, shard_set.shards, progress)
+    headers, violations = _read_headers(folder, shard_set.shards, progress, visit)
     violations = [*shard_set.missing, *violations]
     try:
         declarations, config, size = read_declarations(folder)
@@ -89,7 +96,7 @@ def read_checkpoint(source: Source | Path, component: str = "", *, progress: Pro
     return _assemble(str(path), component, shard_set, headers, declarations, config, size, violations)
 
 
-def _read_single_file(path: Path) -> Checkpoint:
+def _read_single_file(path: Path, visit: Visit | None) -> Checkpoint:
     """A file alone is a checkpoint if it is whole; the configuration that lies beside it declares its layout."""
     matched = NUMBERED.match(path.name)
     if matched and int(matched[3]) > 1:
@@ -97,17 +104,26 @@ def _read_single_file(path: Path) -> Checkpoint:
         found = f"shard {int(matched[2])} of {int(matched[3])} alone"
         raise Refusal([Violation("shards-incomplete", path.name, "a whole checkpoint", found, remedy, str(path))])
     header = read_header(path)
+    _show(header, visit)
     declarations, config, size = read_declarations(path.parent)
     return _assemble(str(path), "", ShardSet((path.name,)), {path.name: header}, declarations, config, size)
 
 
-def _read_headers(folder: Path, shards: tuple[str, ...], progress: Progress | None) -> tuple[dict[str, Header], list[Violation]]:
+def _show(header: Header, visit: Visit | None) -> None:
+    if visit is not None:
+        visit(zip(header.tensors, header.geometries, strict=True))
+
+
+def _read_headers(
+    folder: Path, shards: tuple[str, ...], progress: Progress | None, visit: Visit | None
+) -> tuple[dict[str, Header], list[Violation]]:
     headers: dict[str, Header] = {}
     violations: list[Violation] = []
     prefix = os.fspath(folder) + os.sep
     for number, shard in enumerate(shards, 1):
         try:
-            headers[shard] = read_header(prefix + shard, name=shard)
+            headers[shard] = header = read_header(prefix + shard, name=shard)
+            _show(header, visit)
         except Refusal as refusal:
             violations += refusal.violations
         if progress is not None:

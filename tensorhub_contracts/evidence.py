@@ -10,7 +10,7 @@ from tensorhub_contracts.checkpoint import Checkpoint
 from tensorhub_contracts.declaration import DeclaredContracts, declared_contracts
 from tensorhub_contracts.leaf_names import LeafNames
 from tensorhub_contracts.registry import Registry
-from tensorhub_contracts.tensor_groups import Signature, TensorGroups, group_tensors
+from tensorhub_contracts.tensor_groups import Signature, TensorGroups
 from tensorhub_contracts.unit_matching import Finding, UnitJudge, UnitLayout
 
 Judgement = UnitLayout | tuple[Finding, ...]
@@ -44,10 +44,9 @@ class Evidence(msgspec.Struct, frozen=True):
         )
 
 
-def gather_evidence(checkpoint: Checkpoint, registry: Registry) -> Evidence:
-    """Group the tensors of a checkpoint and judge every signature against every quantized contract."""
+def gather_evidence(checkpoint: Checkpoint, registry: Registry, groups: TensorGroups) -> Evidence:
+    """Judge every signature of a checkpoint against every quantized contract."""
     leaf_names = LeafNames(registry.leaves, registry.payloads)
-    groups = group_tensors(checkpoint.tensors, leaf_names)
     judge = UnitJudge(leaf_names)
     judgements = {
         contract.handle: {signature: judge.judge(signature, contract) for signature in groups.quantized}

@@ -7,7 +7,8 @@ The lists never change how bytes are read. An entry is a literal, matched on who
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 
 import msgspec
 
@@ -38,7 +39,7 @@ class ExclusionReport(msgspec.Struct, frozen=True):
 
 
 def check_exclusions(
-    sources: tuple[DeclarationSource, ...], quantized: Iterable[str], dense: Iterable[str], matrices: Set[str]
+    sources: tuple[DeclarationSource, ...], quantized: Iterable[str], dense: Iterable[str], matrices: AbstractSet[str]
 ) -> ExclusionReport:
     """Compare every module list of the sources with the tensors.
 

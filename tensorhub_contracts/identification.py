@@ -11,15 +11,15 @@ from tensorhub_contracts.exclusions import ExclusionReport, check_exclusions
 from tensorhub_contracts.inspection import Inspection
 from tensorhub_contracts.inspection_notes import notes, proved, unproved
 from tensorhub_contracts.registry import Registry
+from tensorhub_contracts.tensor_groups import TensorGroups
 from tensorhub_contracts.tree_violations import contract_violations, empty_violations, layout_violations
 from tensorhub_contracts.unit_matching import UnitLayout
 
 
-def identify(checkpoint: Checkpoint, registry: Registry, wanted: Contract | None) -> Inspection:
+def identify(checkpoint: Checkpoint, registry: Registry, groups: TensorGroups, wanted: Contract | None) -> Inspection:
     """Return the inspection of a checkpoint whose container was found sound."""
-    evidence = gather_evidence(checkpoint, registry)
+    evidence = gather_evidence(checkpoint, registry, groups)
     contract = wanted or _choose(evidence)
-    groups = evidence.groups
     layouts: dict[str, UnitLayout] = {}
     for signature, judgement in evidence.judgements.get(contract.handle, {}).items():
         if isinstance(judgement, UnitLayout):

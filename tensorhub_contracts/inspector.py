@@ -11,8 +11,10 @@ from tensorhub_contracts.exclusions import ExclusionReport
 from tensorhub_contracts.header import Source
 from tensorhub_contracts.identification import identify
 from tensorhub_contracts.inspection import Inspection
+from tensorhub_contracts.leaf_names import LeafNames
 from tensorhub_contracts.registry import Registry, load_registry
 from tensorhub_contracts.resolution import resolve
+from tensorhub_contracts.tensor_groups import Grouping, group_tensors
 
 
 def inspect(
@@ -32,13 +34,19 @@ def inspect(
     registry = registry or load_registry()
     wanted = resolve(contract, registry) if contract is not None else None
     collecting = gc.isenabled()
-    gc.disable()  # 100,000 headers entries make no cycles, and tracing them would take a third of the time
+    gc.disable()  # 100,000 entries make no cycles, and tracing them would take a third of the time
     try:
+        leaf_names = LeafNames(registry.leaves, registry.payloads)
+        grouping = Grouping(leaf_names)
         try:
-            checkpoint = read_checkpoint(source, component, progress=progress)
+            checkpoint = read_checkpoint(source, component, progress=progress, visit=grouping.add)
         except Refusal as refusal:
             return _unreadable(source, component, refusal, wanted.handle if wanted else None)
-        return identify(checkpoint, registry, wanted)
+        if checkpoint.held_twice:  # the grouping saw both copies, and only one counts
+            groups = group_tensors(checkpoint.tensors, leaf_names)
+        else:
+            groups = grouping.finish(checkpoint.tensors)
+        return identify(checkpoint, registry, groups, wanted)
     finally:
         if collecting:
             gc.enable()

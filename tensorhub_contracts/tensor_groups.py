@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -69,96 +69,108 @@ class _Seeds(dict[int, _Growing]):
         return found
 
 
-class _Grouping:
-    """Collects the tensors of a checkpoint; `finish` gives the groups."""
+class Grouping:
+    """Groups tensors by name alone, in batches; a sidecar may come in another batch than its weight.
 
-    def __init__(self, tensors: Mapping[str, Geometry], leaf_names: LeafNames) -> None:
-        self.tensors = tensors
-        self.leaf_names = leaf_names
-        self.primaries: dict[str, _Growing] = {}
-        self.seeds: dict[str, _Seeds] = {}
-        self.sidecars: dict[Leaf, list[str]] = {leaf: [] for leaf in leaf_names.leaves}
-        self.dense: list[str] = []
-        self.other: list[str] = []
-        self.orphans: list[tuple[str, Leaf]] = []
-        self.cache_scales: list[str] = []
+    A batch is one shard's, taken while its names are still in the processor's cache: with 90,000 names that is what
+    takes the time.
+    """
 
-    def seed(self, name: str, geometry: Geometry) -> _Growing:
-        suffix = self.leaf_names.primary_suffix(name)
-        if suffix not in self.seeds:
-            self.seeds[suffix] = _Seeds(suffix)
-        return self.seeds[suffix].seed(geometry)
+    def __init__(self, leaf_names: LeafNames) -> None:
+        self._leaf_names = leaf_names
+        self._primaries: dict[str, _Growing] = {}
+        self._seeds: dict[str, _Seeds] = {".weight": _Seeds(".weight")}
+        self._waiting: list[tuple[str, Leaf, Geometry]] = []
+        self._dense: list[str] = []
+        self._other: list[str] = []
 
-    def sort(self) -> None:
-        """Sort every tensor by its name and dtype into primaries, sidecars, dense and other."""
-        primaries, dense, other, leaf_names = self.primaries, self.dense, self.other, self.leaf_names
-        append_to = {leaf.suffix: names.append for leaf, names in self.sidecars.items()}
-        weights = self.seeds[".weight"] = _Seeds(".weight")
-        for name, geometry in self.tensors.items():
+    def add(self, batch: Iterable[tuple[str, Geometry]]) -> None:
+        """Sort names into primary tensors, sidecars, dense and other, and give sidecars to the primaries that are there."""
+        primaries, dense, other, leaf_names = self._primaries, self._dense, self._other, self._leaf_names
+        seed_weight = self._seeds[".weight"].seed
+        sidecars: list[tuple[str, Leaf, Geometry]] = []
+        for name, geometry in batch:
             # No leaf is called "weight", so that most names are settled without cutting out their last segment.
             if name.endswith(".weight"):
                 if geometry.dtype in NARROW_FLOAT:
-                    primaries[name] = weights.seed(geometry)
+                    primaries[name] = seed_weight(geometry)
                     continue
             elif (leaf := leaf_names[name[name.rfind(".") + 1 :]]) is not None:
-                append_to[leaf.suffix](name)
+                sidecars.append((name, leaf, geometry))
                 continue
             elif geometry.dtype in NARROW_FLOAT:
-                primaries[name] = self.seed(name, geometry)
+                primaries[name] = self._seed(name, geometry)
                 continue
             (dense if geometry.dtype in DENSE else other).append(name)
-        for name in other:
-            if leaf_names.payload_of(name.rpartition(".")[2], self.tensors[name].dtype) is not None:
-                primaries[name] = self.seed(name, self.tensors[name])
-
-    def attach(self, names: list[str], leaf: Leaf) -> None:
-        """Add each sidecar with this leaf to its primary tensor.
-
-        An 8-bit integer tensor becomes a primary one when a sidecar belongs to it: that is what makes it packed. A
-        name that counts only beside a quantized tensor is an ordinary parameter elsewhere.
-        """
-        primaries, tensors, suffix = self.primaries, self.tensors, leaf.suffix
-        cut = -len(suffix)
-        beside = leaf.beside[0] if leaf.beside else ""
-        for name in names:
-            geometry = tensors[name]
-            primary = name[:cut] + beside
+        for sidecar in sidecars:
+            name, leaf, geometry = sidecar
+            suffix = leaf.suffix
+            primary = name.removesuffix(suffix) + (leaf.beside[0] if leaf.beside else "")
             growing = primaries.get(primary)
-            if growing is not None:
-                primaries[primary] = growing.with_side(suffix, geometry)
-                continue
-            present = next((name[:cut] + each for each in leaf.beside if name[:cut] + each in tensors), "")
-            if present in primaries:
-                primaries[present] = primaries[present].with_side(suffix, geometry)
-            elif present and tensors[present].dtype in PACKED:
-                primaries[present] = self.seed(present, tensors[present]).with_side(suffix, geometry)
-            elif not leaf.needs_quantized:
-                self.orphans.append((name, leaf))
-            elif geometry.dtype in NARROW_FLOAT:
-                primaries[name] = self.seed(name, geometry)
+            if growing is None:
+                self._waiting.append(sidecar)
             else:
-                (self.dense if geometry.dtype in DENSE else self.other).append(name)
+                primaries[primary] = growing.with_side(suffix, geometry)
 
-    def finish(self) -> TensorGroups:
+    def finish(self, tensors: Mapping[str, Geometry]) -> TensorGroups:
+        """Return the groups; `tensors` are all that were added."""
+        for name in self._other:
+            if self._leaf_names.payload_of(name.rpartition(".")[2], tensors[name].dtype) is not None:
+                self._primaries[name] = self._seed(name, tensors[name])
+        orphans: list[tuple[str, Leaf]] = []
+        cache_scales: list[str] = []
+        for name, leaf, geometry in self._waiting:
+            if leaf.role == "cache-scale":
+                cache_scales.append(name)
+            elif not self._attach_late(name, leaf, geometry, tensors):
+                if leaf.needs_quantized:  # an ordinary parameter that is called like a sidecar
+                    self._add_ordinary(name, geometry)
+                else:
+                    orphans.append((name, leaf))
+        other = tuple(name for name in self._other if name not in self._primaries)
+        return TensorGroups(self._by_signature(), tuple(orphans), tuple(cache_scales), tuple(self._dense), other)
+
+    def _attach_late(self, name: str, leaf: Leaf, geometry: Geometry, tensors: Mapping[str, Geometry]) -> bool:
+        """Give a sidecar to its primary tensor, wherever it lies; say whether there is one.
+
+        An 8-bit integer tensor becomes a primary one when a sidecar belongs to it: that is what makes it packed.
+        """
+        stem = name.removesuffix(leaf.suffix)
+        primary = next((stem + each for each in leaf.beside if stem + each in tensors), "")
+        growing = self._primaries.get(primary)
+        if growing is None and primary and tensors[primary].dtype in PACKED:
+            growing = self._seed(primary, tensors[primary])
+        if growing is None:
+            return False
+        self._primaries[primary] = growing.with_side(leaf.suffix, geometry)
+        return True
+
+    def _add_ordinary(self, name: str, geometry: Geometry) -> None:
+        if geometry.dtype in NARROW_FLOAT:
+            self._primaries[name] = self._seed(name, geometry)
+        else:
+            (self._dense if geometry.dtype in DENSE else self._other).append(name)
+
+    def _seed(self, name: str, geometry: Geometry) -> _Growing:
+        suffix = self._leaf_names.primary_suffix(name)
+        if suffix not in self._seeds:
+            self._seeds[suffix] = _Seeds(suffix)
+        return self._seeds[suffix].seed(geometry)
+
+    def _by_signature(self) -> dict[Signature, list[str]]:
         found: dict[int, _Growing] = {}
-        for name, growing in self.primaries.items():
+        for name, growing in self._primaries.items():
             growing.names.append(name)
             found[id(growing)] = growing
         quantized: dict[Signature, list[str]] = {}
         for each in found.values():
             signature = (each.suffix, each.geometry.dtype, each.geometry.shape, tuple(sorted(each.sides)))
             quantized.setdefault(signature, []).extend(each.names)
-        other = tuple(name for name in self.other if name not in self.primaries)
-        return TensorGroups(quantized, tuple(self.orphans), tuple(self.cache_scales), tuple(self.dense), other)
+        return quantized
 
 
 def group_tensors(tensors: Mapping[str, Geometry], leaf_names: LeafNames) -> TensorGroups:
-    """Pair weights and sidecars by name alone. A sidecar may lie in another shard than its weight."""
-    grouping = _Grouping(tensors, leaf_names)
-    grouping.sort()
-    for leaf, names in grouping.sidecars.items():
-        if leaf.role == "cache-scale":
-            grouping.cache_scales += names
-        elif names:
-            grouping.attach(names, leaf)
-    return grouping.finish()
+    """Group the tensors of a checkpoint in one batch."""
+    grouping = Grouping(leaf_names)
+    grouping.add(tensors.items())
+    return grouping.finish(tensors)

@@ -110,208 +110,501 @@ def blockwise(name: str, tensors: Tree, config: dict[str, Any], units: int, *nei
 
 
 PLAIN = (
-    Family("plain-bf16", "plain.bf16@1", bf16("w.weight", 576, 384), (
-        neighbour("f64", Fault("dense-dtype", "w.weight", "BF16", "F64 [576, 384]"), w__weight=("F64", (576, 384))),
-        neighbour("mixed", Fault("layout-mixed", "matrices", found="F16: 1 such as v.weight"), v__weight=("F16", (8, 8))),
-        neighbour("integers", Fault("layout-unknown", TREE), w__weight=("I64", (576, 384))),
-        neighbour("declared", Fault("units-missing", TREE, BLOCKWISE), config=FP8),
-    ), units=0),
-    Family("plain-f16", "plain.f16@1", {"w.weight": ("F16", (576, 384)), "norm.weight": ("F32", (8,))}, (
-        neighbour("vector-f64", Fault("dense-dtype", "norm.weight", "F32", "F64 [8]"), norm__weight=("F64", (8,))),
-    ), units=0),
-    Family("plain-f32", "plain.f32@1", {"w.weight": ("F32", (576, 384)), "norm.weight": ("BF16", (8,))}, (
-        neighbour("mixed", Fault("layout-mixed", "matrices", found="BF16: 1 such as v.weight"), v__weight=("BF16", (8, 8))),
-    ), units=0),
-)  # fmt: skip
+    Family(
+        "plain-bf16",
+        "plain.bf16@1",
+        bf16("w.weight", 576, 384),
+        (
+            neighbour("f64", Fault("dense-dtype", "w.weight", "BF16", "F64 [576, 384]"), w__weight=("F64", (576, 384))),
+            neighbour("mixed", Fault("layout-mixed", "matrices", found="F16: 1 such as v.weight"), v__weight=("F16", (8, 8))),
+            neighbour("integers", Fault("layout-unknown", TREE), w__weight=("I64", (576, 384))),
+            neighbour("declared", Fault("units-missing", TREE, BLOCKWISE), config=FP8),
+        ),
+        units=0,
+    ),
+    Family(
+        "plain-f16",
+        "plain.f16@1",
+        {"w.weight": ("F16", (576, 384)), "norm.weight": ("F32", (8,))},
+        (neighbour("vector-f64", Fault("dense-dtype", "norm.weight", "F32", "F64 [8]"), norm__weight=("F64", (8,))),),
+        units=0,
+    ),
+    Family(
+        "plain-f32",
+        "plain.f32@1",
+        {"w.weight": ("F32", (576, 384)), "norm.weight": ("BF16", (8,))},
+        (neighbour("mixed", Fault("layout-mixed", "matrices", found="BF16: 1 such as v.weight"), v__weight=("BF16", (8, 8))),),
+        units=0,
+    ),
+)
 
 BLOCK_FP8 = (
-    blockwise("qwen3.8-27b", {
-        **unit(f"{LAYER}.linear_attn.in_proj_qkv", 10240, 5120, scale="BF16"),
-        **unit(f"{LAYER}.self_attn.k_proj", 1024, 5120, scale="BF16"),
-        **bf16(f"{LAYER}.linear_attn.conv1d.weight", 10240, 1, 4), **bf16(f"{LAYER}.linear_attn.A_log", 48),
-        **bf16("mtp.fc.weight", 5120, 10240), **bf16("lm_head.weight", 248320, 5120),
-    }, QWEN, 2),
+    blockwise(
+        "qwen3.8-27b",
+        {
+            **unit(f"{LAYER}.linear_attn.in_proj_qkv", 10240, 5120, scale="BF16"),
+            **unit(f"{LAYER}.self_attn.k_proj", 1024, 5120, scale="BF16"),
+            **bf16(f"{LAYER}.linear_attn.conv1d.weight", 10240, 1, 4),
+            **bf16(f"{LAYER}.linear_attn.A_log", 48),
+            **bf16("mtp.fc.weight", 5120, 10240),
+            **bf16("lm_head.weight", 248320, 5120),
+        },
+        QWEN,
+        2,
+    ),
     blockwise("qwen3-1.7b", unit("model.layers.0.mlp.down_proj", 2048, 6144, scale="BF16"), QWEN, 1),
     blockwise("qwen3-4b-instruct", {**unit("a", 576, 384, scale="F16"), **unit("b", 576, 384, scale="BF16")}, QWEN, 2),
     blockwise("qwen3-next", {**unit("linear_attn.in_proj_qkvz", 12288, 2048), **bf16("linear_attn.in_proj_ba.weight", 64, 2048)}, QWEN, 1),
-    blockwise("qwen3.6-35b-a3b", {**unit("mlp.experts.0.gate_proj", 512, 2048, scale="BF16"), **bf16("mlp.gate.weight", 256, 2048)}, QWEN, 1),
-    blockwise("deepseek-v3", {
-        **unit("kv_a_proj_with_mqa", 576, 7168), **unit("q_b_proj", 24576, 1536), **unit("kv_b_proj", 32768, 512),
-        **bf16("mlp.gate.weight", 256, 7168), "mlp.gate.e_score_correction_bias": ("F32", (256,)),
-    }, FP8, 3),
+    blockwise(
+        "qwen3.6-35b-a3b", {**unit("mlp.experts.0.gate_proj", 512, 2048, scale="BF16"), **bf16("mlp.gate.weight", 256, 2048)}, QWEN, 1
+    ),
+    blockwise(
+        "deepseek-v3",
+        {
+            **unit("kv_a_proj_with_mqa", 576, 7168),
+            **unit("q_b_proj", 24576, 1536),
+            **unit("kv_b_proj", 32768, 512),
+            **bf16("mlp.gate.weight", 256, 7168),
+            "mlp.gate.e_score_correction_bias": ("F32", (256,)),
+        },
+        FP8,
+        3,
+    ),
     blockwise("deepseek-v3.1", unit("w", 576, 384), UE8M0, 1, *BLOCKWISE_NEIGHBOURS[:4]),
     blockwise("kimi-k2", unit("w", 576, 384), FP8, 1, *BLOCKWISE_NEIGHBOURS),
-    blockwise("minimax-m2", {**unit("block_sparse_moe.experts.0.w1", 1536, 3072), **unit("self_attn.q_proj", 6144, 3072)}, fp8_config(
-        fmt="float8_e4m3fn", modules_to_not_convert=["gate", "e_score_correction_bias", "lm_head"]), 2,
-        neighbour("fmt", declared("fmt", expected="e4m3", found="float8_e5m2"), config=fp8_config(fmt="float8_e5m2"))),
+    blockwise(
+        "minimax-m2",
+        {**unit("block_sparse_moe.experts.0.w1", 1536, 3072), **unit("self_attn.q_proj", 6144, 3072)},
+        fp8_config(fmt="float8_e4m3fn", modules_to_not_convert=["gate", "e_score_correction_bias", "lm_head"]),
+        2,
+        neighbour("fmt", declared("fmt", expected="e4m3", found="float8_e5m2"), config=fp8_config(fmt="float8_e5m2")),
+    ),
     blockwise("glm-5", {**unit("self_attn.indexer.wq_b", 4096, 2048), **bf16("self_attn.indexer.weights_proj.weight", 32, 6144)}, FP8, 1),
-    blockwise("step-3.7", {**stacked_unit("moe.gate_proj.weight", 4, 576, 384), **bf16("moe.gate.weight", 4, 384)}, FP8, 1, neighbour(
-        "experts", Fault("scale-grid", "moe.gate_proj.weight_scale_inv", "[4, 5, 3]", ("[3, 5, 3]", "3 experts", "4")),
-        moe__gate_proj__weight_scale_inv=("F32", (3, 5, 3)))),
-    blockwise("hf-fused-experts", stacked_unit("experts.gate_up_proj", 4, 576, 384), FP8, 1, neighbour(
-        "plural-leaf", Fault("scale-leaf-foreign", "experts.gate_up_proj_scales_inv", "_scale_inv"),
-        experts__gate_up_proj_scale_inv=None, experts__gate_up_proj_scales_inv=("F32", (4, 5, 3)))),
-    Family("compressed-tensors-block", "compressed-tensors.fp8-block@1", {"w.weight": weight(576, 384), "w.weight_scale": ("BF16", (5, 3))}, (
-        neighbour("block", declared("config_groups.group_0.weights.block_structure", expected="[128, 128]", found="[64, 64]"),
-                  config=compressed_tensors_config("block", block_structure=[64, 64])),
-        neighbour("no-block", declared("config_groups.group_0.weights.block_structure", "declaration-incomplete", "[128, 128]"),
-                  config=compressed_tensors_config("block")),
-        neighbour("int8", declared("config_groups.group_0.weights.type", found="int"),
-                  config=compressed_tensors_config("block", block_structure=[128, 128], type="int")),
-        neighbour("grid", Fault("scale-grid-transposed", "w.weight_scale", "[5, 3]", "[3, 5]"), w__weight_scale=("BF16", (3, 5))),
-        neighbour("exponents", Fault("scale-dtype", "w.weight_scale", found="U8"), w__weight_scale=("U8", (5, 3))),
-        neighbour("zero-point", Fault("leaf-forbidden", "w.weight_zero_point"), w__weight_zero_point=("F8_E4M3", (5, 3))),
-    ), BLOCK),
-    Family("deepseek-v4-flash-base", "deepseek.fp8-block@1", {"layers.0.ffn.w1.weight": weight(2048, 4096), "layers.0.ffn.w1.scale": ("F32", (16, 32)),
-                                                            "norm.scale": ("F32", (4096,))}, (
-        neighbour("transposed", Fault("scale-grid-transposed", "layers.0.ffn.w1.scale", "[16, 32]", "[32, 16]"),
-                  layers__0__ffn__w1__scale=("F32", (32, 16))),
-        neighbour("block", declared("weight_block_size", expected="[128, 128]", found="[64, 64]"), config=fp8_config(weight_block_size=[64, 64])),
-    ), {**FP8, "expert_dtype": "fp8"}),
-    Family("deepseek-v4-flash", "deepseek.fp8-ue8m0@1", {
-        "layers.0.attn.wo_a.weight": weight(8192, 4096), "layers.0.attn.wo_a.scale": ("F8_E8M0", (64, 32)),
-        "layers.0.ffn.experts.0.w1.weight": weight(2048, 2048, dtype="I8"), "layers.0.ffn.experts.0.w1.scale": ("F8_E8M0", (2048, 128)),
-    }, (
-        neighbour("expert-groups", Fault("scale-grid", "layers.0.ffn.experts.0.w1.scale", "[2048, 128]", "[2048, 256]"),
-                  layers__0__ffn__experts__0__w1__scale=("F8_E8M0", (2048, 256))),
-        neighbour("grid", Fault("scale-grid-transposed", "layers.0.attn.wo_a.scale", "[64, 32]", "[32, 64]"),
-                  layers__0__attn__wo_a__scale=("F8_E8M0", (32, 64))),
-        neighbour("no-scale-fmt", declared("scale_fmt", "declaration-incomplete", "ue8m0"), config=FP8),
-    ), UE8M0, units=2),
-)  # fmt: skip
+    blockwise(
+        "step-3.7",
+        {**stacked_unit("moe.gate_proj.weight", 4, 576, 384), **bf16("moe.gate.weight", 4, 384)},
+        FP8,
+        1,
+        neighbour(
+            "experts",
+            Fault("scale-grid", "moe.gate_proj.weight_scale_inv", "[4, 5, 3]", ("[3, 5, 3]", "3 experts", "4")),
+            moe__gate_proj__weight_scale_inv=("F32", (3, 5, 3)),
+        ),
+    ),
+    blockwise(
+        "hf-fused-experts",
+        stacked_unit("experts.gate_up_proj", 4, 576, 384),
+        FP8,
+        1,
+        neighbour(
+            "plural-leaf",
+            Fault("scale-leaf-foreign", "experts.gate_up_proj_scales_inv", "_scale_inv"),
+            experts__gate_up_proj_scale_inv=None,
+            experts__gate_up_proj_scales_inv=("F32", (4, 5, 3)),
+        ),
+    ),
+    Family(
+        "compressed-tensors-block",
+        "compressed-tensors.fp8-block@1",
+        {"w.weight": weight(576, 384), "w.weight_scale": ("BF16", (5, 3))},
+        (
+            neighbour(
+                "block",
+                declared("config_groups.group_0.weights.block_structure", expected="[128, 128]", found="[64, 64]"),
+                config=compressed_tensors_config("block", block_structure=[64, 64]),
+            ),
+            neighbour(
+                "no-block",
+                declared("config_groups.group_0.weights.block_structure", "declaration-incomplete", "[128, 128]"),
+                config=compressed_tensors_config("block"),
+            ),
+            neighbour(
+                "int8",
+                declared("config_groups.group_0.weights.type", found="int"),
+                config=compressed_tensors_config("block", block_structure=[128, 128], type="int"),
+            ),
+            neighbour("grid", Fault("scale-grid-transposed", "w.weight_scale", "[5, 3]", "[3, 5]"), w__weight_scale=("BF16", (3, 5))),
+            neighbour("exponents", Fault("scale-dtype", "w.weight_scale", found="U8"), w__weight_scale=("U8", (5, 3))),
+            neighbour("zero-point", Fault("leaf-forbidden", "w.weight_zero_point"), w__weight_zero_point=("F8_E4M3", (5, 3))),
+        ),
+        BLOCK,
+    ),
+    Family(
+        "deepseek-v4-flash-base",
+        "deepseek.fp8-block@1",
+        {"layers.0.ffn.w1.weight": weight(2048, 4096), "layers.0.ffn.w1.scale": ("F32", (16, 32)), "norm.scale": ("F32", (4096,))},
+        (
+            neighbour(
+                "transposed",
+                Fault("scale-grid-transposed", "layers.0.ffn.w1.scale", "[16, 32]", "[32, 16]"),
+                layers__0__ffn__w1__scale=("F32", (32, 16)),
+            ),
+            neighbour(
+                "block",
+                declared("weight_block_size", expected="[128, 128]", found="[64, 64]"),
+                config=fp8_config(weight_block_size=[64, 64]),
+            ),
+        ),
+        {**FP8, "expert_dtype": "fp8"},
+    ),
+    Family(
+        "deepseek-v4-flash",
+        "deepseek.fp8-ue8m0@1",
+        {
+            "layers.0.attn.wo_a.weight": weight(8192, 4096),
+            "layers.0.attn.wo_a.scale": ("F8_E8M0", (64, 32)),
+            "layers.0.ffn.experts.0.w1.weight": weight(2048, 2048, dtype="I8"),
+            "layers.0.ffn.experts.0.w1.scale": ("F8_E8M0", (2048, 128)),
+        },
+        (
+            neighbour(
+                "expert-groups",
+                Fault("scale-grid", "layers.0.ffn.experts.0.w1.scale", "[2048, 128]", "[2048, 256]"),
+                layers__0__ffn__experts__0__w1__scale=("F8_E8M0", (2048, 256)),
+            ),
+            neighbour(
+                "grid",
+                Fault("scale-grid-transposed", "layers.0.attn.wo_a.scale", "[64, 32]", "[32, 64]"),
+                layers__0__attn__wo_a__scale=("F8_E8M0", (32, 64)),
+            ),
+            neighbour("no-scale-fmt", declared("scale_fmt", "declaration-incomplete", "ue8m0"), config=FP8),
+        ),
+        UE8M0,
+        units=2,
+    ),
+)
 
 BY_ROW = (
-    Family("cozy-rowwise", ROWWISE, {"w.weight": weight(576, 384), "w.weight_scale": ("F32", (576,)), **bf16("norm.weight", 8)}, (
-        neighbour("rank-2", Fault("declaration-missing", "quantization_config"),
-                  Fault("layout-undeclared", TREE, found="[576, 1]", resembles="compressed-tensors.fp8-channel@1"), w__weight_scale=("F32", (576, 1))),
-        neighbour("alignment", Fault("weight-alignment", "w.weight", "in a multiple of 16", "in = 383"), w__weight=weight(576, 383)),
-        neighbour("declared", Fault("layout-undeclared", TREE, resembles=ROWWISE), Fault("scale-leaf-foreign", "w.weight_scale"), config=FP8),
-        neighbour("input-scale", Fault("leaf-forbidden", "w.input_scale", found="F32 []"), w__input_scale=("F32", ())),
-    )),
-    Family("glm-4.5-channel", "compressed-tensors.fp8-channel@1", {"w.weight": weight(576, 384), "w.weight_scale": ("BF16", (576, 1))}, (
-        neighbour("rank-1", Fault("scale-rank", "w.weight_scale", "[576, 1]", "[576]"), w__weight_scale=("BF16", (576,))),
-        neighbour("columns", Fault("scale-grid", "w.weight_scale", "[576, 1]", "[384, 1]: as many as columns"), w__weight_scale=("BF16", (384, 1))),
-        neighbour("strategy", declared("config_groups.group_0.weights.strategy", found="token"), config=compressed_tensors_config("token")),
-        neighbour("bits", declared("config_groups.group_0.weights.num_bits", expected="8", found="4"),
-                  config=compressed_tensors_config("channel", num_bits=4)),
-    ), compressed_tensors_config("channel")),
-    Family("fbgemm", "fbgemm.fp8-rowwise@1", {"w.weight": weight(576, 384), "w.weight_scale": ("F32", (576, 1))}, (
-        neighbour("bf16-scale", Fault("scale-dtype", "w.weight_scale", "F32", "BF16"), w__weight_scale=("BF16", (576, 1))),
-        neighbour("rank-1", Fault("scale-rank", "w.weight_scale", "[576, 1]", "[576]"), w__weight_scale=("F32", (576,))),
-        neighbour("method", declared("quant_method", "declaration-unknown", found="fbgemm_fp9"), config=quantization(quant_method="fbgemm_fp9")),
-    ), quantization(quant_method="fbgemm_fp8", activation_scale_ub=1200.0, modules_to_not_convert=["lm_head"])),
-    Family("modelopt-channel", "modelopt.fp8-channel@1", {"w.weight": weight(576, 384), "w.weight_scale": ("F32", (576,))}, (
-        neighbour("rank-2", Fault("scale-rank", "w.weight_scale", "[576]", "[576, 1]"), w__weight_scale=("F32", (576, 1))),
-        neighbour("length", Fault("scale-grid", "w.weight_scale", "[576]", "575 scales for 576 rows"), w__weight_scale=("F32", (575,))),
-    ), quantization(quant_method="modelopt", quant_algo="FP8_PER_CHANNEL_PER_TOKEN")),
-    Family("torchao", "torchao.fp8-rowwise@1", {"w._weight_qdata": weight(576, 384), "w._weight_scale": ("F32", (576, 1))}, (
-        neighbour("rank-1", Fault("scale-rank", "w._weight_scale", "[576, 1]", "[576]"), w___weight_scale=("F32", (576,))),
-        neighbour("no-scale", Fault("scale-missing", "w._weight_qdata"), w___weight_scale=None),
-    ), quantization(quant_method="torchao")),
-)  # fmt: skip
+    Family(
+        "cozy-rowwise",
+        ROWWISE,
+        {"w.weight": weight(576, 384), "w.weight_scale": ("F32", (576,)), **bf16("norm.weight", 8)},
+        (
+            neighbour(
+                "rank-2",
+                Fault("declaration-missing", "quantization_config"),
+                Fault("layout-undeclared", TREE, found="[576, 1]", resembles="compressed-tensors.fp8-channel@1"),
+                w__weight_scale=("F32", (576, 1)),
+            ),
+            neighbour("alignment", Fault("weight-alignment", "w.weight", "in a multiple of 16", "in = 383"), w__weight=weight(576, 383)),
+            neighbour(
+                "declared", Fault("layout-undeclared", TREE, resembles=ROWWISE), Fault("scale-leaf-foreign", "w.weight_scale"), config=FP8
+            ),
+            neighbour("input-scale", Fault("leaf-forbidden", "w.input_scale", found="F32 []"), w__input_scale=("F32", ())),
+        ),
+    ),
+    Family(
+        "glm-4.5-channel",
+        "compressed-tensors.fp8-channel@1",
+        {"w.weight": weight(576, 384), "w.weight_scale": ("BF16", (576, 1))},
+        (
+            neighbour("rank-1", Fault("scale-rank", "w.weight_scale", "[576, 1]", "[576]"), w__weight_scale=("BF16", (576,))),
+            neighbour(
+                "columns",
+                Fault("scale-grid", "w.weight_scale", "[576, 1]", "[384, 1]: as many as columns"),
+                w__weight_scale=("BF16", (384, 1)),
+            ),
+            neighbour(
+                "strategy", declared("config_groups.group_0.weights.strategy", found="token"), config=compressed_tensors_config("token")
+            ),
+            neighbour(
+                "bits",
+                declared("config_groups.group_0.weights.num_bits", expected="8", found="4"),
+                config=compressed_tensors_config("channel", num_bits=4),
+            ),
+        ),
+        compressed_tensors_config("channel"),
+    ),
+    Family(
+        "fbgemm",
+        "fbgemm.fp8-rowwise@1",
+        {"w.weight": weight(576, 384), "w.weight_scale": ("F32", (576, 1))},
+        (
+            neighbour("bf16-scale", Fault("scale-dtype", "w.weight_scale", "F32", "BF16"), w__weight_scale=("BF16", (576, 1))),
+            neighbour("rank-1", Fault("scale-rank", "w.weight_scale", "[576, 1]", "[576]"), w__weight_scale=("F32", (576,))),
+            neighbour(
+                "method",
+                declared("quant_method", "declaration-unknown", found="fbgemm_fp9"),
+                config=quantization(quant_method="fbgemm_fp9"),
+            ),
+        ),
+        quantization(quant_method="fbgemm_fp8", activation_scale_ub=1200.0, modules_to_not_convert=["lm_head"]),
+    ),
+    Family(
+        "modelopt-channel",
+        "modelopt.fp8-channel@1",
+        {"w.weight": weight(576, 384), "w.weight_scale": ("F32", (576,))},
+        (
+            neighbour("rank-2", Fault("scale-rank", "w.weight_scale", "[576]", "[576, 1]"), w__weight_scale=("F32", (576, 1))),
+            neighbour("length", Fault("scale-grid", "w.weight_scale", "[576]", "575 scales for 576 rows"), w__weight_scale=("F32", (575,))),
+        ),
+        quantization(quant_method="modelopt", quant_algo="FP8_PER_CHANNEL_PER_TOKEN"),
+    ),
+    Family(
+        "torchao",
+        "torchao.fp8-rowwise@1",
+        {"w._weight_qdata": weight(576, 384), "w._weight_scale": ("F32", (576, 1))},
+        (
+            neighbour("rank-1", Fault("scale-rank", "w._weight_scale", "[576, 1]", "[576]"), w___weight_scale=("F32", (576,))),
+            neighbour("no-scale", Fault("scale-missing", "w._weight_qdata"), w___weight_scale=None),
+        ),
+        quantization(quant_method="torchao"),
+    ),
+)
 
 BY_TENSOR = (
-    Family("ministral", "hf.fp8-tensor-static@1", {"w.weight": weight(576, 384), "w.weight_scale_inv": ("BF16", ()), "w.activation_scale": ("BF16", ())}, (
-        neighbour("dynamic", declared("activation_scheme", found="dynamic"), config=quantization(quant_method="fp8", activation_scheme="dynamic")),
-        neighbour("rank-1", Fault("scale-rank", "w.weight_scale_inv", "[] or [1]", "[576]"), w__weight_scale_inv=("BF16", (576,))),
-        neighbour("input-scale", Fault("leaf-forbidden", "w.input_scale"), w__input_scale=("F32", ())),
-    ), STATIC),
-    Family("mistral-small-4", "hf.fp8-tensor-static@1", {
-        "experts.gate_up_proj": weight(4, 576, 384), "experts.gate_up_proj_scale_inv": ("BF16", (4, 1, 1)),
-        "w.weight": weight(576, 384), "w.weight_scale_inv": ("BF16", ()),
-    }, (
-        neighbour("experts", Fault("scale-grid", "experts.gate_up_proj_scale_inv", "[4, 1, 1]", "[3, 1, 1]"),
-                  experts__gate_up_proj_scale_inv=("BF16", (3, 1, 1))),
-    ), STATIC, units=2),
-    Family("mistral-native", "mistral.fp8-tensor@1", {"w.weight": weight(576, 384), "w.qscale_weight": ("F32", ()), "w.qscale_act": ("F32", ())}, (
-        neighbour("rank", Fault("scale-rank", "w.qscale_weight", "[] or [1]", "[5, 3]: the grid of 128 x 128"), w__qscale_weight=("F32", (5, 3))),
-        neighbour("format", Fault("declaration-mismatch", "params.json: quantization: qformat_weight", "fp8_e4m3", "fp8_e5m2"),
-                  files={"params.json": {"quantization": {"qformat_weight": "fp8_e5m2"}}}),
-    ), None, {"params.json": {"dim": 384, "quantization": {"qformat_weight": "fp8_e4m3", "qscheme_act": "TENSOR"}}}),
-    Family("compressed-tensors-tensor", "compressed-tensors.fp8-tensor@1", {
-        "w.weight": weight(576, 384), "w.weight_scale": ("BF16", (1,)), "w.input_scale": ("BF16", (1,)),
-    }, (
-        neighbour("rank-2", Fault("scale-rank", "w.weight_scale", "[1] or []", "[1, 1]"), w__weight_scale=("BF16", (1, 1))),
-        neighbour("two", Fault("scale-grid", "w.weight_scale", "[1] or []", "[2]"), w__weight_scale=("BF16", (2,))),
-        neighbour("zero-point", Fault("leaf-forbidden", "w.weight_zero_point"), w__weight_zero_point=("I8", (1,))),
-    ), compressed_tensors_config("tensor")),
-    Family("modelopt-fp8", "modelopt.fp8-tensor@1", {"w.weight": weight(576, 384), "w.weight_scale": ("F32", ()), "w.input_scale": ("F32", ())}, (
-        neighbour("no-input-scale", Fault("scale-missing", "w.weight", found="no such tensor"), w__input_scale=None),
-        neighbour("algorithm", declared("quant_algo", "declaration-unknown", found="FP9"), config=quantization(quant_method="modelopt", quant_algo="FP9")),
-    ), MODELOPT),
-    Family("modelopt-fp8-own-file", "modelopt.fp8-tensor@1", {"w.weight": weight(576, 384), "w.weight_scale": ("F32", ()), "w.input_scale": ("F32", ())}, (
-        neighbour("algorithm", Fault("declaration-unknown", "hf_quant_config.json: quantization: quant_algo", "FP8", "FP9"),
-                  files={"hf_quant_config.json": {"quantization": {"quant_algo": "FP9"}}}),
-        neighbour("conflict", Fault("declaration-conflict", "quantization declaration"), config=FP8),
-    ), None, {"hf_quant_config.json": {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}}}),
-    Family("comfyui-scaled", "comfy.fp8-scaled@1", {
-        "w.weight": weight(576, 384), "w.scale_weight": ("F32", ()), "w.scale_input": ("F32", ()), "w.comfy_quant": ("U8", (57,)),
-    }, (
-        neighbour("rank", Fault("scale-rank", "w.scale_weight", "[] or [1]", "[576, 1]"), w__scale_weight=("F32", (576, 1))),
-        neighbour("two-leaves", Fault("scale-ambiguous", "w.weight_scale", "one scale, .scale_weight"), w__weight_scale=("F32", ())),
-    )),
-    Family("cozy-storage", "cozy.fp8-storage@1", {
-        "w.weight": weight(576, 384), "conv.weight": weight(64, 32, 3, 3), "b": weight(8), "experts.w1": weight(4, 576, 384), **bf16("norm.weight", 8),
-    }, (
-        neighbour("one-scale", Fault("scale-missing", "conv.weight"), w__weight_scale=("F32", (576,))),
-        neighbour("e5m2", Fault("weight-dtype", "w.weight", "F8_E4M3", "F8_E5M2"), w__weight=weight(576, 384, dtype="F8_E5M2")),
-        neighbour("declared", Fault("scale-missing", "w.weight"), config=FP8),
-    ), units=4),
-)  # fmt: skip
+    Family(
+        "ministral",
+        "hf.fp8-tensor-static@1",
+        {"w.weight": weight(576, 384), "w.weight_scale_inv": ("BF16", ()), "w.activation_scale": ("BF16", ())},
+        (
+            neighbour(
+                "dynamic",
+                declared("activation_scheme", found="dynamic"),
+                config=quantization(quant_method="fp8", activation_scheme="dynamic"),
+            ),
+            neighbour("rank-1", Fault("scale-rank", "w.weight_scale_inv", "[] or [1]", "[576]"), w__weight_scale_inv=("BF16", (576,))),
+            neighbour("input-scale", Fault("leaf-forbidden", "w.input_scale"), w__input_scale=("F32", ())),
+        ),
+        STATIC,
+    ),
+    Family(
+        "mistral-small-4",
+        "hf.fp8-tensor-static@1",
+        {
+            "experts.gate_up_proj": weight(4, 576, 384),
+            "experts.gate_up_proj_scale_inv": ("BF16", (4, 1, 1)),
+            "w.weight": weight(576, 384),
+            "w.weight_scale_inv": ("BF16", ()),
+        },
+        (
+            neighbour(
+                "experts",
+                Fault("scale-grid", "experts.gate_up_proj_scale_inv", "[4, 1, 1]", "[3, 1, 1]"),
+                experts__gate_up_proj_scale_inv=("BF16", (3, 1, 1)),
+            ),
+        ),
+        STATIC,
+        units=2,
+    ),
+    Family(
+        "mistral-native",
+        "mistral.fp8-tensor@1",
+        {"w.weight": weight(576, 384), "w.qscale_weight": ("F32", ()), "w.qscale_act": ("F32", ())},
+        (
+            neighbour(
+                "rank",
+                Fault("scale-rank", "w.qscale_weight", "[] or [1]", "[5, 3]: the grid of 128 x 128"),
+                w__qscale_weight=("F32", (5, 3)),
+            ),
+            neighbour(
+                "format",
+                Fault("declaration-mismatch", "params.json: quantization: qformat_weight", "fp8_e4m3", "fp8_e5m2"),
+                files={"params.json": {"quantization": {"qformat_weight": "fp8_e5m2"}}},
+            ),
+        ),
+        None,
+        {"params.json": {"dim": 384, "quantization": {"qformat_weight": "fp8_e4m3", "qscheme_act": "TENSOR"}}},
+    ),
+    Family(
+        "compressed-tensors-tensor",
+        "compressed-tensors.fp8-tensor@1",
+        {
+            "w.weight": weight(576, 384),
+            "w.weight_scale": ("BF16", (1,)),
+            "w.input_scale": ("BF16", (1,)),
+        },
+        (
+            neighbour("rank-2", Fault("scale-rank", "w.weight_scale", "[1] or []", "[1, 1]"), w__weight_scale=("BF16", (1, 1))),
+            neighbour("two", Fault("scale-grid", "w.weight_scale", "[1] or []", "[2]"), w__weight_scale=("BF16", (2,))),
+            neighbour("zero-point", Fault("leaf-forbidden", "w.weight_zero_point"), w__weight_zero_point=("I8", (1,))),
+        ),
+        compressed_tensors_config("tensor"),
+    ),
+    Family(
+        "modelopt-fp8",
+        "modelopt.fp8-tensor@1",
+        {"w.weight": weight(576, 384), "w.weight_scale": ("F32", ()), "w.input_scale": ("F32", ())},
+        (
+            neighbour("no-input-scale", Fault("scale-missing", "w.weight", found="no such tensor"), w__input_scale=None),
+            neighbour(
+                "algorithm",
+                declared("quant_algo", "declaration-unknown", found="FP9"),
+                config=quantization(quant_method="modelopt", quant_algo="FP9"),
+            ),
+        ),
+        MODELOPT,
+    ),
+    Family(
+        "modelopt-fp8-own-file",
+        "modelopt.fp8-tensor@1",
+        {"w.weight": weight(576, 384), "w.weight_scale": ("F32", ()), "w.input_scale": ("F32", ())},
+        (
+            neighbour(
+                "algorithm",
+                Fault("declaration-unknown", "hf_quant_config.json: quantization: quant_algo", "FP8", "FP9"),
+                files={"hf_quant_config.json": {"quantization": {"quant_algo": "FP9"}}},
+            ),
+            neighbour("conflict", Fault("declaration-conflict", "quantization declaration"), config=FP8),
+        ),
+        None,
+        {"hf_quant_config.json": {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}}},
+    ),
+    Family(
+        "comfyui-scaled",
+        "comfy.fp8-scaled@1",
+        {
+            "w.weight": weight(576, 384),
+            "w.scale_weight": ("F32", ()),
+            "w.scale_input": ("F32", ()),
+            "w.comfy_quant": ("U8", (57,)),
+        },
+        (
+            neighbour("rank", Fault("scale-rank", "w.scale_weight", "[] or [1]", "[576, 1]"), w__scale_weight=("F32", (576, 1))),
+            neighbour("two-leaves", Fault("scale-ambiguous", "w.weight_scale", "one scale, .scale_weight"), w__weight_scale=("F32", ())),
+        ),
+    ),
+    Family(
+        "cozy-storage",
+        "cozy.fp8-storage@1",
+        {
+            "w.weight": weight(576, 384),
+            "conv.weight": weight(64, 32, 3, 3),
+            "b": weight(8),
+            "experts.w1": weight(4, 576, 384),
+            **bf16("norm.weight", 8),
+        },
+        (
+            neighbour("one-scale", Fault("scale-missing", "conv.weight"), w__weight_scale=("F32", (576,))),
+            neighbour("e5m2", Fault("weight-dtype", "w.weight", "F8_E4M3", "F8_E5M2"), w__weight=weight(576, 384, dtype="F8_E5M2")),
+            neighbour("declared", Fault("scale-missing", "w.weight"), config=FP8),
+        ),
+        units=4,
+    ),
+)
 
 NARROWER = (
-    Family("minimax-m3-mxfp8", "minimax.mxfp8@1", {"w.weight": weight(576, 400), "w.weight_scale_inv": ("U8", (576, 13))}, (
-        neighbour("floor", Fault("scale-grid", "w.weight_scale_inv", "[576, 13]", "[576, 12]"), w__weight_scale_inv=("U8", (576, 12))),
-        neighbour("numbers", Fault("scale-dtype", "w.weight_scale_inv", "U8", "F32"), w__weight_scale_inv=("F32", (576, 13))),
-        neighbour("group", declared("weight_block_size", expected="[1, 32]", found="[1, 16]"),
-                  config=quantization(quant_method="mxfp8", weight_block_size=[1, 16])),
-    ), quantization(quant_method="mxfp8", weight_block_size=[1, 32])),
-    Family("compressed-tensors-mxfp8", "compressed-tensors.mxfp8@1", {"w.weight": weight(576, 384), "w.weight_scale": ("U8", (576, 12))}, (
-        neighbour("group", declared("config_groups.group_0.weights.group_size", expected="32", found="16"),
-                  config=compressed_tensors_config("group", group_size=16)),
-        neighbour("numbers", Fault("scale-dtype", "w.weight_scale", "U8", "BF16"), w__weight_scale=("BF16", (576, 12))),
-    ), MXFP8),
-    Family("gpt-oss-mxfp4", "openai.mxfp4@1", {
-        "mlp.experts.gate_up_proj_blocks": ("U8", (32, 5760, 90, 16)), "mlp.experts.gate_up_proj_scales": ("U8", (32, 5760, 90)),
-        **bf16("mlp.experts.gate_up_proj_bias", 32, 5760),
-    }, (
-        neighbour("groups", Fault("scale-grid", "mlp.experts.gate_up_proj_scales", "[32, 5760, 90]", "[32, 5760, 91]"),
-                  mlp__experts__gate_up_proj_scales=("U8", (32, 5760, 91))),
-        neighbour("8-bytes", Fault("weight-shape", "mlp.experts.gate_up_proj_blocks", "16", "[32, 5760, 90, 8]"),
-                  mlp__experts__gate_up_proj_blocks=("U8", (32, 5760, 90, 8))),
-        neighbour("no-scales", Fault("scale-missing", "mlp.experts.gate_up_proj_blocks"), mlp__experts__gate_up_proj_scales=None),
-    ), quantization(quant_method="mxfp4", modules_to_not_convert=["model.embed_tokens"])),
-    Family("compressed-tensors-nvfp4", "compressed-tensors.nvfp4-packed@1", {
-        "w.weight_packed": ("U8", (576, 192)), "w.weight_scale": ("F8_E4M3", (576, 24)),
-        "w.weight_global_scale": ("F32", (1,)), "w.input_global_scale": ("F32", (1,)),
-    }, (
-        neighbour("no-global", Fault("scale-missing", "w.weight_packed", "F32"), w__weight_global_scale=None),
-        neighbour("groups", Fault("scale-grid", "w.weight_scale", "[576, 24]", "[576, 12]: the grid of 1 x 32 blocks"),
-                  w__weight_scale=("F8_E4M3", (576, 12))),
-        neighbour("integers", declared("config_groups.group_0.weights.type", found="int"),
-                  config=compressed_tensors_config("tensor_group", num_bits=4, group_size=16, type="int")),
-    ), NVFP4),
-    Family("modelopt-nvfp4", "modelopt.nvfp4@1", {
-        "w.weight": ("U8", (576, 192)), "w.weight_scale": ("F8_E4M3", (576, 24)), "w.weight_scale_2": ("F32", ()), "w.input_scale": ("F32", ()),
-    }, (
-        neighbour("no-global", Fault("scale-missing", "w.weight"), w__weight_scale_2=None),
-        neighbour("scale-dtype", Fault("scale-dtype", "w.weight_scale", "F8_E4M3", "U8"), w__weight_scale=("U8", (576, 24))),
-    ), quantization(quant_method="modelopt", quant_algo="NVFP4")),
-    Family("cozy-nvfp4-flat", "cozy.nvfp4-flat@1", {
-        "w.weight": ("U8", (576, 192)), "w.weight_scale": ("F8_E4M3", (576, 24)), "w.weight_scale_2": ("F32", (1, 1)),
-        "w.input_scale": ("F32", (1, 1)), "w.pre_quant_scale": ("BF16", (384,)),
-    }, (
-        neighbour("groups", Fault("scale-grid", "w.weight_scale", "[576, 24]", "[576, 23]"), w__weight_scale=("F8_E4M3", (576, 23))),
-        neighbour("smoothing", Fault("scale-grid", "w.pre_quant_scale", "[384]", "[576]"), w__pre_quant_scale=("BF16", (576,))),
-        neighbour("global-rank", Fault("scale-rank", "w.weight_scale_2", "[1, 1]", "[1]"), w__weight_scale_2=("F32", (1,))),
-    )),
-    Family("bfl-nvfp4", "bfl.nvfp4-preswizzled@1", {
-        "w.weight": ("U8", (576, 192)), "w.weight_scale": ("F8_E4M3", (640 * 24,)), "w.weight_scale_2": ("F32", (1, 1)),
-    }, (
-        neighbour("bf16", Fault("scale-dtype", "w.weight_scale", "F8_E4M3", "BF16"), w__weight_scale=("BF16", (640 * 24,))),
-        neighbour("no-global", Fault("scale-missing", "w.weight"), w__weight_scale_2=None),
-    )),
-)  # fmt: skip
+    Family(
+        "minimax-m3-mxfp8",
+        "minimax.mxfp8@1",
+        {"w.weight": weight(576, 400), "w.weight_scale_inv": ("U8", (576, 13))},
+        (
+            neighbour("floor", Fault("scale-grid", "w.weight_scale_inv", "[576, 13]", "[576, 12]"), w__weight_scale_inv=("U8", (576, 12))),
+            neighbour("numbers", Fault("scale-dtype", "w.weight_scale_inv", "U8", "F32"), w__weight_scale_inv=("F32", (576, 13))),
+            neighbour(
+                "group",
+                declared("weight_block_size", expected="[1, 32]", found="[1, 16]"),
+                config=quantization(quant_method="mxfp8", weight_block_size=[1, 16]),
+            ),
+        ),
+        quantization(quant_method="mxfp8", weight_block_size=[1, 32]),
+    ),
+    Family(
+        "compressed-tensors-mxfp8",
+        "compressed-tensors.mxfp8@1",
+        {"w.weight": weight(576, 384), "w.weight_scale": ("U8", (576, 12))},
+        (
+            neighbour(
+                "group",
+                declared("config_groups.group_0.weights.group_size", expected="32", found="16"),
+                config=compressed_tensors_config("group", group_size=16),
+            ),
+            neighbour("numbers", Fault("scale-dtype", "w.weight_scale", "U8", "BF16"), w__weight_scale=("BF16", (576, 12))),
+        ),
+        MXFP8,
+    ),
+    Family(
+        "gpt-oss-mxfp4",
+        "openai.mxfp4@1",
+        {
+            "mlp.experts.gate_up_proj_blocks": ("U8", (32, 5760, 90, 16)),
+            "mlp.experts.gate_up_proj_scales": ("U8", (32, 5760, 90)),
+            **bf16("mlp.experts.gate_up_proj_bias", 32, 5760),
+        },
+        (
+            neighbour(
+                "groups",
+                Fault("scale-grid", "mlp.experts.gate_up_proj_scales", "[32, 5760, 90]", "[32, 5760, 91]"),
+                mlp__experts__gate_up_proj_scales=("U8", (32, 5760, 91)),
+            ),
+            neighbour(
+                "8-bytes",
+                Fault("weight-shape", "mlp.experts.gate_up_proj_blocks", "16", "[32, 5760, 90, 8]"),
+                mlp__experts__gate_up_proj_blocks=("U8", (32, 5760, 90, 8)),
+            ),
+            neighbour("no-scales", Fault("scale-missing", "mlp.experts.gate_up_proj_blocks"), mlp__experts__gate_up_proj_scales=None),
+        ),
+        quantization(quant_method="mxfp4", modules_to_not_convert=["model.embed_tokens"]),
+    ),
+    Family(
+        "compressed-tensors-nvfp4",
+        "compressed-tensors.nvfp4-packed@1",
+        {
+            "w.weight_packed": ("U8", (576, 192)),
+            "w.weight_scale": ("F8_E4M3", (576, 24)),
+            "w.weight_global_scale": ("F32", (1,)),
+            "w.input_global_scale": ("F32", (1,)),
+        },
+        (
+            neighbour("no-global", Fault("scale-missing", "w.weight_packed", "F32"), w__weight_global_scale=None),
+            neighbour(
+                "groups",
+                Fault("scale-grid", "w.weight_scale", "[576, 24]", "[576, 12]: the grid of 1 x 32 blocks"),
+                w__weight_scale=("F8_E4M3", (576, 12)),
+            ),
+            neighbour(
+                "integers",
+                declared("config_groups.group_0.weights.type", found="int"),
+                config=compressed_tensors_config("tensor_group", num_bits=4, group_size=16, type="int"),
+            ),
+        ),
+        NVFP4,
+    ),
+    Family(
+        "modelopt-nvfp4",
+        "modelopt.nvfp4@1",
+        {
+            "w.weight": ("U8", (576, 192)),
+            "w.weight_scale": ("F8_E4M3", (576, 24)),
+            "w.weight_scale_2": ("F32", ()),
+            "w.input_scale": ("F32", ()),
+        },
+        (
+            neighbour("no-global", Fault("scale-missing", "w.weight"), w__weight_scale_2=None),
+            neighbour("scale-dtype", Fault("scale-dtype", "w.weight_scale", "F8_E4M3", "U8"), w__weight_scale=("U8", (576, 24))),
+        ),
+        quantization(quant_method="modelopt", quant_algo="NVFP4"),
+    ),
+    Family(
+        "cozy-nvfp4-flat",
+        "cozy.nvfp4-flat@1",
+        {
+            "w.weight": ("U8", (576, 192)),
+            "w.weight_scale": ("F8_E4M3", (576, 24)),
+            "w.weight_scale_2": ("F32", (1, 1)),
+            "w.input_scale": ("F32", (1, 1)),
+            "w.pre_quant_scale": ("BF16", (384,)),
+        },
+        (
+            neighbour("groups", Fault("scale-grid", "w.weight_scale", "[576, 24]", "[576, 23]"), w__weight_scale=("F8_E4M3", (576, 23))),
+            neighbour("smoothing", Fault("scale-grid", "w.pre_quant_scale", "[384]", "[576]"), w__pre_quant_scale=("BF16", (576,))),
+            neighbour("global-rank", Fault("scale-rank", "w.weight_scale_2", "[1, 1]", "[1]"), w__weight_scale_2=("F32", (1,))),
+        ),
+    ),
+    Family(
+        "bfl-nvfp4",
+        "bfl.nvfp4-preswizzled@1",
+        {
+            "w.weight": ("U8", (576, 192)),
+            "w.weight_scale": ("F8_E4M3", (640 * 24,)),
+            "w.weight_scale_2": ("F32", (1, 1)),
+        },
+        (
+            neighbour("bf16", Fault("scale-dtype", "w.weight_scale", "F8_E4M3", "BF16"), w__weight_scale=("BF16", (640 * 24,))),
+            neighbour("no-global", Fault("scale-missing", "w.weight"), w__weight_scale_2=None),
+        ),
+    ),
+)
 
 FAMILIES = (*PLAIN, *BLOCK_FP8, *BY_ROW, *BY_TENSOR, *NARROWER)
 SHIPPED = {handle for handle, contract in load_registry().contracts.items() if contract.decoder == "shipped"}

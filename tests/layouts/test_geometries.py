@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import geometries
@@ -25,9 +25,9 @@ def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def deepseek(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Inspection]]:
+def deepseek(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Inspection]:
     folder = geometries.deepseek_v3(tmp_path_factory.mktemp("deepseek"))
-    yield folder, inspect(folder)
+    return folder, inspect(folder)
 
 
 def apparent_size(folder: Path) -> int:
@@ -165,7 +165,8 @@ def test_one_bad_grid_among_45_808_units_is_found(deepseek: tuple[Path, Inspecti
     refused = inspect(tmp_path)
     (violation,) = refused.violations
     assert (violation.code, violation.object, violation.shard) == ("scale-grid-transposed", bad, holder)
-    assert ("[56, 16]" in violation.expected) and ("[16, 56]" in violation.found)
+    assert "[56, 16]" in violation.expected
+    assert "[16, 56]" in violation.found
 
 
 @pytest.mark.parametrize("write", [geometries.h3_conditioner, geometries.qwen38_27b])

@@ -102,56 +102,80 @@ def test_a_structural_fault_is_refused_with_its_path(change: Callable[[Table], N
         pytest.param(in_blockwise("element", "F8"), f"contract[1] ({BLOCKWISE}).element", "F8", id="element"),
         pytest.param(in_blockwise("reference_dequant", "nobody"), f"contract[1] ({BLOCKWISE}).reference_dequant", "nobody", id="dequant"),
         pytest.param(in_blockwise("unproved", ["vibes"]), f"contract[1] ({BLOCKWISE}).unproved", "vibes", id="unproved"),
-        pytest.param(in_blockwise("floors", {"fp8-w8a16": 0}), f"contract[1] ({BLOCKWISE}).floors.fp8-w8a16", "none", id="silent-zero-floor"),
+        pytest.param(
+            in_blockwise("floors", {"fp8-w8a16": 0}), f"contract[1] ({BLOCKWISE}).floors.fp8-w8a16", "none", id="silent-zero-floor"
+        ),
         pytest.param(in_blockwise("dense", {"matrix_dtypes": ["bf16"]}), f"contract[1] ({BLOCKWISE}).dense", "bf16", id="dense-dtype"),
         pytest.param(in_blockwise("handle", "HF.fp8-blockwise@1"), "contract[1] (HF.fp8-blockwise@1).handle", "lower case", id="handle"),
         pytest.param(in_blockwise("handle", "plain.bf16@1"), "contract[1] (plain.bf16@1).handle", "listed twice", id="duplicate-handle"),
         pytest.param(
             lambda t: contract(t, BLOCKWISE)["form"][0]["tensors"].pop("weight"),
-            f"contract[1] ({BLOCKWISE}).form.matrix.tensors", "'weight'", id="no-primary",
+            f"contract[1] ({BLOCKWISE}).form.matrix.tensors",
+            "'weight'",
+            id="no-primary",
         ),
         pytest.param(
             lambda t: contract(t, BLOCKWISE)["form"][0]["tensors"]["weight"].update(dtypes=["F8_E4M3FN"]),
-            f"contract[1] ({BLOCKWISE}).form.matrix.tensors.weight.dtypes", "F8_E4M3FN", id="dtype",
+            f"contract[1] ({BLOCKWISE}).form.matrix.tensors.weight.dtypes",
+            "F8_E4M3FN",
+            id="dtype",
         ),
         pytest.param(
             lambda t: contract(t, BLOCKWISE)["form"][0]["tensors"]["scale"].update(shapes=[["out/0", "in"]]),
-            f"contract[1] ({BLOCKWISE}).form.matrix.tensors.scale.shapes", "out/0", id="division-by-zero",
+            f"contract[1] ({BLOCKWISE}).form.matrix.tensors.scale.shapes",
+            "out/0",
+            id="division-by-zero",
         ),
         pytest.param(
             lambda t: contract(t, BLOCKWISE)["form"][0]["tensors"]["scale"].update(shapes=[["out", -1]]),
-            f"contract[1] ({BLOCKWISE}).form.matrix.tensors.scale.shapes", "-1", id="negative-dimension",
+            f"contract[1] ({BLOCKWISE}).form.matrix.tensors.scale.shapes",
+            "-1",
+            id="negative-dimension",
         ),
         pytest.param(
             lambda t: contract(t, BLOCKWISE)["form"][0]["tensors"]["scale"].update(name="{module}.weight_wobble"),
-            f"contract[1] ({BLOCKWISE}).form.matrix.tensors.scale.name", "weight_wobble", id="sidecar-without-a-leaf",
+            f"contract[1] ({BLOCKWISE}).form.matrix.tensors.scale.name",
+            "weight_wobble",
+            id="sidecar-without-a-leaf",
         ),
         pytest.param(
             lambda t: contract(t, BLOCKWISE)["form"][0]["tensors"]["weight"].update(name="weight"),
-            f"contract[1] ({BLOCKWISE}).form.matrix.tensors.weight.name", "placeholder", id="no-placeholder",
+            f"contract[1] ({BLOCKWISE}).form.matrix.tensors.weight.name",
+            "placeholder",
+            id="no-placeholder",
         ),
         pytest.param(
             lambda t: contract(t, BLOCKWISE)["declares"][0]["require"][0].pop("equals"),
-            f"contract[1] ({BLOCKWISE}).declares[0].quant_method", "exactly one", id="requirement-of-nothing",
+            f"contract[1] ({BLOCKWISE}).declares[0].quant_method",
+            "exactly one",
+            id="requirement-of-nothing",
         ),
         pytest.param(
             lambda t: contract(t, BLOCKWISE)["declares"][0]["require"][0].update(null=True),
-            f"contract[1] ({BLOCKWISE}).declares[0].quant_method", "exactly one", id="requirement-of-two",
+            f"contract[1] ({BLOCKWISE}).declares[0].quant_method",
+            "exactly one",
+            id="requirement-of-two",
         ),
         pytest.param(
             lambda t: t.update(conversion=[{"source": ["plain.bf16@1"], "to": ["no.where@1"], "kind": "producible"}]),
-            "conversion[0]", "no.where@1", id="conversion",
+            "conversion[0]",
+            "no.where@1",
+            id="conversion",
         ),
         pytest.param(
             lambda t: t.update(superseded=[{"handle": "hf.fp8-blockwise@0", "digest": "sha256:0", "by": "no.where@1"}]),
-            "superseded[0].by", "no.where@1", id="superseded-by-nothing",
+            "superseded[0].by",
+            "no.where@1",
+            id="superseded-by-nothing",
         ),
         pytest.param(
             lambda t: t.update(superseded=[{"handle": "plain.bf16@1", "digest": "sha256:0", "by": BLOCKWISE}]),
-            "superseded[0].handle", "plain.bf16@1", id="superseded-and-listed",
+            "superseded[0].handle",
+            "plain.bf16@1",
+            id="superseded-and-listed",
         ),
     ],
-)  # fmt: skip
+)
 def test_a_fault_that_structure_cannot_show_is_refused_with_its_path(change: Callable[[Table], None], path: str, words: str) -> None:
     found = [problem for problem in problems(changed(small(), change)) if problem.startswith(f"r.toml: {path}")]
     assert found
