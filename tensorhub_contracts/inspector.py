@@ -42,10 +42,9 @@ def inspect(
             checkpoint = read_checkpoint(source, component, progress=progress, visit=grouping.add)
         except Refusal as refusal:
             return _unreadable(source, component, refusal, wanted.handle if wanted else None)
-        if checkpoint.held_twice:  # the grouping saw both copies, and only one counts
-            groups = group_tensors(checkpoint.tensors, leaf_names)
-        else:
-            groups = grouping.finish(checkpoint.tensors)
+        # If a tensor is held twice, the grouping saw both copies, and only one counts.
+        tensors = checkpoint.tensors
+        groups = group_tensors(tensors, leaf_names) if checkpoint.held_twice else grouping.finish(tensors)
         return identify(checkpoint, registry, groups, wanted)
     finally:
         if collecting:

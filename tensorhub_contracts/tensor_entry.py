@@ -18,11 +18,11 @@ class TensorEntry(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=T
     data_offsets: tuple[int, int]
 
 
-class Geometry(msgspec.Struct, frozen=True, gc=False):
+class Geometry(msgspec.Struct, frozen=True, gc=False, eq=False):
     """A dtype, a shape in elements, and the bytes that such a tensor takes; None if no file can hold it.
 
     A checkpoint has tens of thousands of tensors and some dozens of geometries, so that tensors of one geometry share
-    one object: what is slow is to fetch cold objects from memory, not to compare them.
+    one object, and identity tells them apart: what is slow is to fetch cold objects from memory.
     """
 
     dtype: Dtype

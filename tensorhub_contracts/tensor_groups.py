@@ -37,36 +37,39 @@ class TensorGroups(msgspec.Struct, frozen=True):
 class _Growing:
     """A signature while its sidecars are found one by one. Equal ones are one object, told apart by identity alone."""
 
-    __slots__ = ("geometry", "grown", "names", "sides", "suffix")
+    __slots__ = ("geometry", "names", "sides", "suffix")
 
     def __init__(self, suffix: str, geometry: Geometry, sides: tuple[Side, ...]) -> None:
         self.suffix = suffix
         self.geometry = geometry
         self.sides = sides
-        self.grown: dict[tuple[str, int], _Growing] = {}
         self.names: list[str] = []
 
-    def with_side(self, leaf: str, geometry: Geometry) -> _Growing:
-        key = (leaf, id(geometry))
-        grown = self.grown.get(key)
-        if grown is None:
-            sides = (*self.sides, (leaf, geometry.dtype, geometry.shape))
-            grown = self.grown[key] = _Growing(self.suffix, self.geometry, sides)
-        return grown
 
-
-class _Seeds(dict[int, _Growing]):
-    """One signature without sidecars for each geometry, by its identity, for names that end in `suffix`."""
+class _Seeds(dict[Geometry, _Growing]):
+    """Makes one signature without sidecars for each geometry, for names that end in `suffix`."""
 
     def __init__(self, suffix: str) -> None:
         super().__init__()
         self.suffix = suffix
 
-    def seed(self, geometry: Geometry) -> _Growing:
-        found = self.get(id(geometry))
-        if found is None:
-            found = self[id(geometry)] = _Growing(self.suffix, geometry, ())
-        return found
+    def __missing__(self, geometry: Geometry) -> _Growing:
+        self[geometry] = made = _Growing(self.suffix, geometry, ())
+        return made
+
+
+class _Steps(dict[tuple[_Growing, Geometry], _Growing]):
+    """Makes the signature that another one becomes when a sidecar with this leaf is found."""
+
+    def __init__(self, leaf_suffix: str) -> None:
+        super().__init__()
+        self.leaf_suffix = leaf_suffix
+
+    def __missing__(self, step: tuple[_Growing, Geometry]) -> _Growing:
+        growing, geometry = step
+        sides = (*growing.sides, (self.leaf_suffix, geometry.dtype, geometry.shape))
+        self[step] = made = _Growing(growing.suffix, growing.geometry, sides)
+        return made
 
 
 class Grouping:
@@ -80,6 +83,7 @@ class Grouping:
         self._leaf_names = leaf_names
         self._primaries: dict[str, _Growing] = {}
         self._seeds: dict[str, _Seeds] = {".weight": _Seeds(".weight")}
+        self._steps = {leaf.suffix: _Steps(leaf.suffix) for leaf in leaf_names.leaves}
         self._waiting: list[tuple[str, Leaf, Geometry]] = []
         self._dense: list[str] = []
         self._other: list[str] = []
@@ -87,30 +91,37 @@ class Grouping:
     def add(self, batch: Iterable[tuple[str, Geometry]]) -> None:
         """Sort names into primary tensors, sidecars, dense and other, and give sidecars to the primaries that are there."""
         primaries, dense, other, leaf_names = self._primaries, self._dense, self._other, self._leaf_names
-        seed_weight = self._seeds[".weight"].seed
-        sidecars: list[tuple[str, Leaf, Geometry]] = []
+        weights = self._seeds[".weight"]
+        sidecars: dict[str, list[tuple[str, Geometry]]] = {leaf.suffix: [] for leaf in leaf_names.leaves}
         for name, geometry in batch:
             # No leaf is called "weight", so that most names are settled without cutting out their last segment.
             if name.endswith(".weight"):
                 if geometry.dtype in NARROW_FLOAT:
-                    primaries[name] = seed_weight(geometry)
+                    primaries[name] = weights[geometry]
                     continue
             elif (leaf := leaf_names[name[name.rfind(".") + 1 :]]) is not None:
-                sidecars.append((name, leaf, geometry))
+                sidecars[leaf.suffix].append((name, geometry))
                 continue
             elif geometry.dtype in NARROW_FLOAT:
                 primaries[name] = self._seed(name, geometry)
                 continue
             (dense if geometry.dtype in DENSE else other).append(name)
-        for sidecar in sidecars:
-            name, leaf, geometry = sidecar
-            suffix = leaf.suffix
-            primary = name.removesuffix(suffix) + (leaf.beside[0] if leaf.beside else "")
+        for leaf in leaf_names.leaves:
+            if sidecars[leaf.suffix]:
+                self._attach(sidecars[leaf.suffix], leaf)
+
+    def _attach(self, sidecars: list[tuple[str, Geometry]], leaf: Leaf) -> None:
+        """Give sidecars with this leaf to the primary tensors that are there already; the others wait."""
+        primaries, steps, waiting = self._primaries, self._steps[leaf.suffix], self._waiting
+        cut = -len(leaf.suffix)
+        beside = leaf.beside[0] if leaf.beside else ""
+        for name, geometry in sidecars:
+            primary = name[:cut] + beside
             growing = primaries.get(primary)
             if growing is None:
-                self._waiting.append(sidecar)
+                waiting.append((name, leaf, geometry))
             else:
-                primaries[primary] = growing.with_side(suffix, geometry)
+                primaries[primary] = steps[growing, geometry]
 
     def finish(self, tensors: Mapping[str, Geometry]) -> TensorGroups:
         """Return the groups; `tensors` are all that were added."""
@@ -142,7 +153,7 @@ class Grouping:
             growing = self._seed(primary, tensors[primary])
         if growing is None:
             return False
-        self._primaries[primary] = growing.with_side(leaf.suffix, geometry)
+        self._primaries[primary] = self._steps[leaf.suffix][growing, geometry]
         return True
 
     def _add_ordinary(self, name: str, geometry: Geometry) -> None:
@@ -155,7 +166,7 @@ class Grouping:
         suffix = self._leaf_names.primary_suffix(name)
         if suffix not in self._seeds:
             self._seeds[suffix] = _Seeds(suffix)
-        return self._seeds[suffix].seed(geometry)
+        return self._seeds[suffix][geometry]
 
     def _by_signature(self) -> dict[Signature, list[str]]:
         found: dict[int, _Growing] = {}

@@ -9,10 +9,10 @@ from tensorhub_contracts.contract import Contract, Leaf
 from tensorhub_contracts.declaration import declared_block
 from tensorhub_contracts.errors import Violation
 from tensorhub_contracts.evidence import Evidence
-from tensorhub_contracts.leaf_names import LeafNames
 from tensorhub_contracts.prefixes import prefix_of
 from tensorhub_contracts.scale_shapes import block_grid, describe_grid
 from tensorhub_contracts.shapes import write_shape
+from tensorhub_contracts.siblings import Siblings
 from tensorhub_contracts.tensor_groups import Signature, TensorGroups
 from tensorhub_contracts.unit_matching import Finding, UnitLayout
 
@@ -38,6 +38,7 @@ def layout_violations(evidence: Evidence, contract: Contract) -> Iterator[Violat
         remedy = "Take the configuration from the export that wrote the weights: a dense checkpoint declares no quantization."
         yield Violation("units-missing", evidence.checkpoint.path, f"at least one unit of {contract.handle}", found, remedy)
     judgements = evidence.judgements.get(contract.handle, {})
+    siblings = Siblings(evidence.checkpoint.tensors, evidence.registry)
     for signature, names in evidence.groups.quantized.items():
         judgement = judgements.get(signature)
         if judgement is None:
@@ -50,7 +51,7 @@ def layout_violations(evidence: Evidence, contract: Contract) -> Iterator[Violat
             resembles = _resembles(evidence, signature, contract)
             for finding in judgement:
                 for name in names:
-                    yield _unit_violation(evidence, finding, name, resembles)
+                    yield _unit_violation(evidence, finding, name, resembles, siblings)
     for name, leaf in evidence.groups.orphans:
         yield _orphan(evidence, name, leaf)
 
@@ -187,14 +188,14 @@ def _declared_block_disagrees(evidence: Evidence, contract: Contract) -> Iterato
             )
 
 
-def _unit_violation(evidence: Evidence, finding: Finding, name: str, resembles: str) -> Violation:
+def _unit_violation(evidence: Evidence, finding: Finding, name: str, resembles: str, siblings: Siblings) -> Violation:
     tensors = evidence.checkpoint.tensors
     shown = _side_name(evidence, name, finding.leaf) if finding.leaf else name
     holder = shown if shown in tensors else name
     if finding.code == "scale-missing":
-        siblings = _unknown_siblings(evidence, name)
-        if siblings:
-            found = f"only {siblings} beside it"
+        unknown = siblings.unknown(name)
+        if unknown:
+            found = f"only {unknown} beside it"
             remedy = "If this is the scale, the layout is one that the registry does not know: a plugin can declare it."
             return Violation("scale-leaf-unknown", name, f"a scale named {shown}", found, remedy, evidence.checkpoint.shard_of[name])
         shown = name
@@ -206,24 +207,6 @@ def _side_name(evidence: Evidence, primary: str, leaf_suffix: str) -> str:
     leaf = next(each for each in evidence.registry.leaves if each.suffix == leaf_suffix)
     names = [primary[: len(primary) - len(beside)] + leaf_suffix for beside in leaf.beside if primary.endswith(beside)]
     return next((name for name in names if name in evidence.checkpoint.tensors), names[0] if names else primary + leaf_suffix)
-
-
-def _unknown_siblings(evidence: Evidence, name: str) -> str:
-    """Return the tensors beside a weight that are neither its bias nor a sidecar that the registry knows.
-
-    Beside `x.weight` is what begins with `x.`; beside a bare parameter `x`, what begins with `x_`.
-    """
-    module = name.removesuffix(".weight")
-    prefix = module + "." if module != name else name + "_"
-    leaf_names = LeafNames(evidence.registry.leaves)
-    unknown = []
-    for other in evidence.checkpoint.tensors:
-        rest = other[len(prefix) :]
-        if other.startswith(prefix) and "." not in rest and rest not in ("weight", "bias"):
-            leaf = leaf_names[other.rpartition(".")[2]]
-            if leaf is None or leaf.needs_quantized:
-                unknown.append(other.rpartition(".")[2])
-    return ", ".join(unknown[:3])
 
 
 def _orphan(evidence: Evidence, name: str, leaf: Leaf) -> Violation:

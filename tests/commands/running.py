@@ -39,7 +39,7 @@ def tensorhub(*arguments: str | Path, cwd: Path | None = None, env: Mapping[str,
     done = subprocess.run(
         [TENSORHUB, *map(str, arguments)], capture_output=True, cwd=cwd, env=environment(env), timeout=PATIENCE, stdin=subprocess.DEVNULL
     )
-    return Run(done.returncode, done.stdout.decode(), done.stderr.decode())
+    return Run(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
 
 
 def on_a_terminal(*command: str | Path, out: bool = False) -> Run:

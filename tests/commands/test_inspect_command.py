@@ -413,7 +413,7 @@ def test_names_in_a_checkpoint_never_drive_the_terminal(tmp_path: Path, output: 
     run = on_a_terminal(TENSORHUB, "inspect", write_checkpoint(tmp_path / "tree", tensors, config=config), "--output", output, out=True)
     assert run.code == 1
     shown = STYLE.sub("", run.terminal) if output == "text" else run.terminal
-    allowed = "\x7f\x9b\u202e" if output == "json" else ""  # JSON text may hold them as they are, and another program reads it
+    allowed = "\x7f\x9b\u202e" if output in ("json", "junit") else ""  # both may hold these as they are, and are for programs
     assert set(CONTROL.findall(shown.replace("\r\n", "\n"))) <= set(allowed)
     assert "\r" not in shown.replace("\r\n", "\n")
     assert "31m" in shown  # the name is shown, spelled out
@@ -427,7 +427,7 @@ def test_notes_of_an_accepted_checkpoint_never_drive_the_terminal(tmp_path: Path
     assert not CONTROL.findall(STYLE.sub("", run.terminal).replace("\r\n", "\n"))
 
 
-@pytest.mark.parametrize("name", ["with space", "100%", "a:b", "two\nlines", "esc\x1b[31m", "ünïcode", "-dash", "[1]", "a=b"])
+@pytest.mark.parametrize("name", ["with space", "100%", "a:b", "two\nlines", "esc\x1b[31m", "ünïcode", "-dash"])
 @pytest.mark.parametrize("output", ["text", "json", "sarif", "junit", "github"])
 def test_any_folder_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, output: str) -> None:
     refused_tree(tmp_path / name)
@@ -452,6 +452,7 @@ def test_a_folder_name_that_is_not_utf8(tmp_path: Path, output: str, to_file: bo
     assert run.err == ""
     report = (tmp_path / "report").read_text("utf-8") if to_file else run.out
     assert "caf" in report
+    assert "\ufffd" not in report  # what was written is UTF-8
 
 
 # A reader that goes away.

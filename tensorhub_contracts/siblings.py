@@ -1,0 +1,47 @@
+"""What lies beside a weight under names that no layout knows: a scale that is called otherwise is not a missing one."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
+from tensorhub_contracts.leaf_names import LeafNames
+from tensorhub_contracts.registry import Registry
+from tensorhub_contracts.tensor_entry import Geometry
+
+
+class Siblings:
+    """Finds the tensors beside a weight; the names are sorted once, when the first weight without a scale is met."""
+
+    def __init__(self, tensors: Mapping[str, Geometry], registry: Registry) -> None:
+        self._tensors = tensors
+        self._leaf_names = LeafNames(registry.leaves)
+
+    def unknown(self, weight: str) -> str:
+        """Return, for a message, the tensors beside a weight that are neither its bias nor a sidecar that the registry knows.
+
+        Beside `x.weight` is what begins with `x.`; beside a bare parameter `x`, what begins with `x_`.
+        """
+        module = weight.removesuffix(".weight")
+        prefix = module + "." if module != weight else weight + "_"
+        found = []
+        for name in self._beginning_with(prefix):
+            rest = name[len(prefix) :]
+            last = name.rpartition(".")[2]
+            if "." not in rest and rest not in ("weight", "bias"):
+                leaf = self._leaf_names[last]
+                if leaf is None or leaf.needs_quantized:
+                    found.append(last)
+        return ", ".join(found[:3])
+
+    @cached_property
+    def _sorted(self) -> list[str]:
+        return sorted(self._tensors)
+
+    def _beginning_with(self, prefix: str) -> Iterator[str]:
+        names = self._sorted
+        place = bisect_left(names, prefix)
+        while place < len(names) and names[place].startswith(prefix):
+            yield names[place]
+            place += 1
