@@ -178,9 +178,9 @@ def test_the_shipped_registry_fits_its_schema() -> None:
         lambda content: content["contract"][0].update(decoder="maybe"),
         lambda content: content["contract"][0]["dense"].update(matrix_dtypes="BF16"),
         lambda content: _blockwise(content).update(block=[128]),
-        lambda content: _blockwise(content)["form"][0]["tensors"]["weight"].update(shape=["Out", "in"]),
-        lambda content: _blockwise(content)["form"][0]["tensors"]["weight"].update(shape=["out/0", "in"]),
-        lambda content: _blockwise(content)["form"][0]["tensors"]["weight"].update(shape=[0, "in"]),
+        lambda content: _blockwise(content)["form"][0]["tensors"]["weight"].update(shapes=[["Out", "in"]]),
+        lambda content: _blockwise(content)["form"][0]["tensors"]["weight"].update(shapes=[["out/0", "in"]]),
+        lambda content: _blockwise(content)["form"][0]["tensors"]["weight"].update(shapes=[[0, "in"]]),
     ],
 )
 def test_a_spoilt_registry_does_not_fit(spoil: Callable[[dict[str, Any]], object]) -> None:
@@ -222,7 +222,7 @@ def completed(line: str) -> list[str]:
     words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - (not line.endswith(" ")))}
     run = tensorhub(env={"_TENSORHUB_COMPLETE": "bash_complete", **words})
     assert run.err == ""
-    return [each.partition(",")[2] for each in run.out.splitlines()]
+    return [each.partition(",")[2] for each in run.out.splitlines() if each]
 
 
 def test_handles_complete() -> None:

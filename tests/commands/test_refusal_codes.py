@@ -96,7 +96,7 @@ def returned(function: ast.FunctionDef, place: int, where: str) -> Iterator[str]
     for node in ast.walk(function):
         if not isinstance(node, ast.Return):
             continue
-        options = [node.value.body, node.value.orelse] if isinstance(node.value, ast.IfExp) else [node.value]
+        options = list(choices(node.value))
         for option in options:
             if isinstance(option, ast.Tuple):
                 yield from literals(option.elts[place], function, f"{where} < {function.name}")
@@ -110,6 +110,15 @@ def calls(node: ast.AST, scope: ast.AST) -> Iterator[tuple[ast.Call, ast.AST]]:
         if isinstance(child, ast.Call):
             yield child, scope
         yield from calls(child, child if isinstance(child, ast.FunctionDef) else scope)
+
+
+def choices(node: ast.expr | None) -> Iterator[ast.expr]:
+    """Yield the branches of a conditional expression, or the expression itself."""
+    if isinstance(node, ast.IfExp):
+        yield from choices(node.body)
+        yield from choices(node.orelse)
+    elif node is not None:
+        yield node
 
 
 def codes_in_use() -> dict[str, str]:

@@ -48,7 +48,7 @@ def path_of(uri: str) -> Path:
     assert not set(uri) & set(' "<>\\^`{|}'), uri
     parts = urllib.parse.urlsplit(uri)
     assert parts.scheme in ("", "file"), uri
-    assert not (parts.query or parts.fragment or parts.netloc), uri
+    assert (parts.query, parts.fragment, parts.netloc) == ("", "", ""), uri
     return Path(urllib.parse.unquote(parts.path))
 
 

@@ -1,0 +1,134 @@
+"""The main job on real input: `make demo` makes checkpoints of published geometry and tiny real models, and inspects each.
+
+The large ones are sparse: real headers of their true apparent size, whose payload is a hole that takes no disk. Exits
+with 1 if a verdict is not the expected one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import geometries
+import tiny_models
+
+FOLDER = ROOT / "demo-checkpoints"
+TENSORHUB = Path(sys.executable).with_name("tensorhub")
+
+
+class Case(NamedTuple):
+    """A checkpoint, how it is made, and the verdict that is expected: a contract, or the code and what it resembles."""
+
+    name: str
+    title: str
+    make: Callable[[Path], object]
+    contract: str
+    refused: str = ""
+    units: int = 0
+
+
+def transposed_llama(folder: Path) -> None:
+    """The tiny Llama with one scale grid transposed: transformers loads it, with wrong weights and no error."""
+    from safetensors.torch import load_file, save_file
+
+    tiny_models.fp8_llama(folder)
+    tensors = load_file(folder / "model.safetensors")
+    name = next(name for name, tensor in tensors.items() if name.endswith("_scale_inv") and tensor.shape[0] != tensor.shape[1])
+    tensors[name] = tensors[name].t().contiguous()
+    save_file(tensors, folder / "model.safetensors")
+
+
+CASES = (
+    Case("h3-conditioner", "a 27.6 GB text encoder", geometries.h3_conditioner, "hf.fp8-blockwise@1", units=357),
+    Case("qwen3.8-27b-fp8", "Qwen3.8-27B-FP8's geometry", geometries.qwen38_27b, "hf.fp8-blockwise@1", units=407),
+    Case("deepseek-v3", "DeepSeek-V3's geometry", geometries.deepseek_v3, "hf.fp8-blockwise@1", units=45_808),
+    Case("tiny-llama-fp8", "a Llama, quantized", tiny_models.fp8_llama, "hf.fp8-blockwise@1"),
+    Case("tiny-qwen3-moe-fp8", "a Qwen3-MoE, quantized", tiny_models.fp8_qwen3_moe, "hf.fp8-blockwise@1"),
+    Case("tiny-llama-dense", "a Llama, dense", tiny_models.dense_llama, "plain.bf16@1"),
+    Case(
+        "tiny-llama-ct-block",
+        "written by compressed-tensors, blocks",
+        lambda folder: tiny_models.compressed_llama(folder, "FP8_BLOCK"),
+        "compressed-tensors.fp8-block@1",
+        refused="contract-without-decoder",
+    ),
+    Case(
+        "tiny-llama-ct-channel",
+        "written by compressed-tensors, channels",
+        lambda folder: tiny_models.compressed_llama(folder, "FP8_DYNAMIC"),
+        "compressed-tensors.fp8-channel@1",
+        refused="contract-without-decoder",
+    ),
+    Case("tiny-llama-transposed", "one scale grid transposed", transposed_llama, "hf.fp8-blockwise@1", refused="scale-grid-transposed"),
+)
+
+
+def inspect(folder: Path, *arguments: str) -> tuple[str, int, float]:
+    """Run the command line; return what it printed, its exit code and the seconds that the whole process took."""
+    began = time.perf_counter()
+    done = subprocess.run([TENSORHUB, "inspect", str(folder), *arguments], capture_output=True, text=True, check=False, cwd=ROOT)
+    return done.stdout + done.stderr, done.returncode, time.perf_counter() - began
+
+
+def verdict_of(report: dict[str, Any]) -> str:
+    """Write a verdict in a few words."""
+    (inspection,) = report["inspections"]
+    if inspection["accepted"]:
+        return str(inspection["contract"]["handle"])
+    codes = ", ".join(dict.fromkeys(violation["code"] for violation in inspection["violations"]))
+    return f"refused: {codes} ({inspection['nearest']})"
+
+
+def expected(case: Case, report: dict[str, Any]) -> bool:
+    """Whether the verdict is the one that the case expects."""
+    (inspection,) = report["inspections"]
+    codes = {violation["code"] for violation in inspection["violations"]}
+    right = codes == ({case.refused} if case.refused else set()) and inspection["nearest"] == case.contract
+    return right and (not case.units or len(inspection["units"]) == case.units)
+
+
+def main() -> None:
+    """Make the checkpoints, show two reports in full, and a line for each of the others."""
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir()
+    rows = []
+    wrong = []
+    for case in CASES:
+        folder = FOLDER / case.name
+        print(f"making {case.name}: {case.title}", file=sys.stderr, flush=True)
+        case.make(folder)
+        text, code, seconds = inspect(folder.relative_to(ROOT))
+        report = json.loads(inspect(folder, "--output", "json")[0])
+        if case.name in ("h3-conditioner", "tiny-llama-transposed"):
+            print(f"$ tensorhub inspect {folder.relative_to(ROOT)}\n{text}[exit code {code}]\n", flush=True)
+        checkpoint = report["inspections"][0]["checkpoint"]
+        mtp = sum(unit["multi_token_prediction"] for unit in report["inspections"][0]["units"])
+        units = f"{len(report['inspections'][0]['units']):,}" + (f" ({mtp:,} MTP)" if mtp else "")
+        size = f"{checkpoint['file_bytes'] / 1e9:,.1f} GB" if checkpoint["file_bytes"] > 1e8 else f"{checkpoint['file_bytes'] / 1e6:,.1f} MB"
+        rows.append((case.name, f"{checkpoint['tensors']:,}", size, units, f"{seconds:.2f} s", verdict_of(report)))
+        if not expected(case, report) or code != bool(case.refused):
+            wrong.append(case.name)
+    heads = ("checkpoint", "tensors", "size", "units", "time", "verdict")
+    widths = [max(len(row[column]) for row in (heads, *rows)) for column in range(len(heads))]
+    for row in (heads, *rows):
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    if wrong:
+        sys.exit(f"not the expected verdict: {', '.join(wrong)}")
+    print(f"\n{len(CASES)} checkpoints, each with the expected verdict. They are in {FOLDER.name}/; try `{VENV_HINT} inspect` on your own.")
+
+
+VENV_HINT = ".venv/bin/tensorhub"
+
+if __name__ == "__main__":
+    main()
