@@ -13,7 +13,7 @@ WORKERS ?= 2
 .PHONY: demo test check bench docs clean
 
 demo: $(VENV)/test.done
-	$(BIN)/python demo/demo.py
+	HF_HUB_OFFLINE=1 $(BIN)/python demo/demo.py
 
 test: $(VENV)/test.done
 	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)

@@ -7,7 +7,6 @@ with 1 if a verdict is not the expected one.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -18,7 +17,6 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import geometries
 import tiny_models
@@ -115,7 +113,8 @@ def main() -> None:
         checkpoint = report["inspections"][0]["checkpoint"]
         mtp = sum(unit["multi_token_prediction"] for unit in report["inspections"][0]["units"])
         units = f"{len(report['inspections'][0]['units']):,}" + (f" ({mtp:,} MTP)" if mtp else "")
-        size = f"{checkpoint['file_bytes'] / 1e9:,.1f} GB" if checkpoint["file_bytes"] > 1e8 else f"{checkpoint['file_bytes'] / 1e6:,.1f} MB"
+        size_in_bytes = checkpoint["file_bytes"]
+        size = f"{size_in_bytes / 1e9:,.1f} GB" if size_in_bytes > 1e8 else f"{size_in_bytes / 1e6:,.1f} MB"
         rows.append((case.name, f"{checkpoint['tensors']:,}", size, units, f"{seconds:.2f} s", verdict_of(report)))
         if not expected(case, report) or code != bool(case.refused):
             wrong.append(case.name)
@@ -125,10 +124,8 @@ def main() -> None:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
     if wrong:
         sys.exit(f"not the expected verdict: {', '.join(wrong)}")
-    print(f"\n{len(CASES)} checkpoints, each with the expected verdict. They are in {FOLDER.name}/; try `{VENV_HINT} inspect` on your own.")
+    print(f"\n{len(CASES)} checkpoints in {FOLDER.name}/, each with the expected verdict. Try `.venv/bin/tensorhub inspect` on your own.")
 
-
-VENV_HINT = ".venv/bin/tensorhub"
 
 if __name__ == "__main__":
     main()

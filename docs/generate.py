@@ -45,8 +45,8 @@ def contracts_index(registry: Registry) -> str:
     lines = [
         "# Contracts",
         "",
-        "*Accepted*: `tensorhub inspect` proves the contract and exits with 0. *Recognized*: the layout is judged unit by unit and named in the",
-        "refusal `contract-without-decoder`, so that nobody reads it as something else.",
+        "*Accepted*: `tensorhub inspect` proves the contract and exits with 0. *Recognized*: the layout is judged unit by unit",
+        "and named in the refusal `contract-without-decoder`, so that nobody reads it as something else.",
         "",
         "| handle | | what it is |",
         "|---|---|---|",
@@ -152,7 +152,8 @@ def api() -> str:
         if not callable(each):
             continue
         signature = f"({', '.join(map(str, inspect.signature(each).parameters.values()))})" if inspect.isfunction(each) else ""
-        lines += [f"## `{name}`", "", f"```python\n{name}{signature}\n```" if signature else f"*{'class' if inspect.isclass(each) else 'value'}*", ""]
+        kind = "class" if inspect.isclass(each) else "value"
+        lines += [f"## `{name}`", "", f"```python\n{name}{signature}\n```" if signature else f"*{kind}*", ""]
         lines += [inspect.getdoc(each) or "", ""]
         if inspect.isclass(each):
             lines += _members(each)
