@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-import geometries
-import tiny_models
+import geometries  # noqa: E402  # found beside the tests
+import tiny_models  # noqa: E402  # the same
 
 FOLDER = ROOT / "demo-checkpoints"
 TENSORHUB = Path(sys.executable).with_name("tensorhub")

@@ -6,7 +6,7 @@ classes and their validators at each start, and msgspec checks types and unknown
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -17,6 +17,9 @@ DeclaredValue = str | int | tuple[int, ...]
 
 #: The least compute capability (sm, 89 is 8.9) that a lane needs; "none" is written out, never a silent 0.
 Floor = int | Literal["none"]
+
+DimensionText = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z_]*(/[1-9][0-9]*)?$")]
+DimensionNumber = Annotated[int, msgspec.Meta(gt=0)]
 
 Evidence = Literal["code", "report", "inferred"]
 Source = Literal["quantization_config", "hf_quant_config", "params"]
@@ -29,7 +32,7 @@ class TensorFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: str
     dtypes: tuple[str, ...]
-    shapes: tuple[tuple[str | int, ...], ...]
+    shapes: tuple[tuple[DimensionText | DimensionNumber, ...], ...]
     optional: bool = False
 
     @property

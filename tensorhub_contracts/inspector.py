@@ -41,7 +41,7 @@ def inspect(
         try:
             checkpoint = read_checkpoint(source, component, progress=progress, visit=grouping.add)
         except Refusal as refusal:
-            return _unreadable(source, component, refusal, wanted.handle if wanted else None)
+            return refused(source, component, refusal, nearest=wanted.handle if wanted else None)
         # If a tensor is held twice, the grouping saw both copies, and only one counts.
         tensors = checkpoint.tensors
         groups = group_tensors(tensors, leaf_names) if checkpoint.held_twice else grouping.finish(tensors)
@@ -56,14 +56,15 @@ def inspect_hf_fp8_blockwise(source: Source | Path, component: str = "") -> Insp
     return inspect(source, component, contract="hf.fp8-blockwise@1").require()
 
 
-def _unreadable(source: Source | Path, component: str, refusal: Refusal, wanted: str | None) -> Inspection:
+def refused(source: Source | Path, component: str, refusal: Refusal, *, nearest: str | None = None) -> Inspection:
+    """Return the inspection of a checkpoint that was refused before its layout could be judged."""
     path = str(source) if isinstance(source, str | Path) else str(getattr(source, "name", "(bytes)"))
     return Inspection(
         path=path,
         component=component,
         contract=None,
         digest=None,
-        nearest=wanted,
+        nearest=nearest or refusal.nearest,
         resembles=(),
         violations=refusal.violations,
         proved=(),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from tensorhub_contracts.contract import Contract
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.handles import parse_handle
@@ -16,7 +18,10 @@ def resolve(text: str, registry: Registry, *, digest: str | None = None) -> Cont
     (with the nearest name), `contract-ahead` for a major that this registry does not have yet,
     `contract-superseded`, and `contract-digest` if the digests differ.
     """
-    handle = parse_handle(text)
+    try:
+        handle = parse_handle(text)
+    except Refusal as refusal:
+        raise _with_nearest(refusal, text, registry) from refusal
     if text in registry.contracts:
         found = registry.digest(text)
         if digest is not None and digest != found:
@@ -38,10 +43,24 @@ def resolve(text: str, registry: Registry, *, digest: str | None = None) -> Cont
     raise _unknown(text, registry)
 
 
-def _unknown(text: str, registry: Registry) -> Refusal:
+def _nearest(text: str, registry: Registry, cutoff: float) -> str | None:
     import difflib  # only for a typing mistake
 
-    close = difflib.get_close_matches(text, registry.contracts, n=1, cutoff=0.0)
-    nearest = close[0] if close else None
+    close = difflib.get_close_matches(text, registry.contracts, n=1, cutoff=cutoff)
+    return close[0] if close else None
+
+
+def _with_nearest(refusal: Refusal, text: str, registry: Registry) -> Refusal:
+    """Suggest the handle that a malformed one is a slip of, if it is close to one."""
+    nearest = _nearest(text, registry, cutoff=0.7)
+    if nearest is None:
+        return refusal
+    malformed = refusal.violations[0]
+    remedy = f"Did you mean {nearest}? `tensorhub contracts` lists all."
+    return Refusal([msgspec.structs.replace(malformed, remedy=remedy)], nearest=nearest)
+
+
+def _unknown(text: str, registry: Registry) -> Refusal:
+    nearest = _nearest(text, registry, cutoff=0.0)
     remedy = f"Did you mean {nearest}? `tensorhub contracts` lists all." if nearest else "`tensorhub contracts` lists all."
     return Refusal([Violation("contract-unknown", text, "a handle of the registry", text, remedy)], nearest=nearest)

@@ -26,14 +26,5 @@ SCHEMAS: Final[dict[str, Callable[[], type]]] = {"registry": _registry, "inspect
 
 def json_schema(name: str) -> dict[str, Any]:
     """Return the JSON Schema (2020-12) of `registry` (the file registry.toml) or `inspection` (--output json)."""
-
-    def hook(kind: type) -> dict[str, Any]:
-        from tensorhub_contracts.shapes import Dimension
-
-        if kind is Dimension:
-            pattern = "^[a-z][a-z_]*(/[1-9][0-9]*)?$"
-            return {"anyOf": [{"type": "string", "pattern": pattern}, {"type": "integer", "minimum": 1}]}
-        raise NotImplementedError(kind)
-
-    schema = msgspec.json.schema(SCHEMAS[name](), schema_hook=hook)
+    schema = msgspec.json.schema(SCHEMAS[name]())
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"tensorhub {name}", **schema}

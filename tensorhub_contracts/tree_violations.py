@@ -94,9 +94,8 @@ def describe_signature(signature: Signature) -> str:
 
 def _looks_like(evidence: Evidence) -> str:
     signature = next(iter(evidence.groups.quantized))
-    contracts = evidence.registry.contracts
-    known = " or ".join(f"{handle} ({contracts[handle].summary.rstrip('.')})" for handle in evidence.full[:2])
-    return f"units like {describe_signature(signature)}" + (f", which is {known}" if known else "")
+    known = " or ".join(evidence.full[:2])
+    return f"units like {describe_signature(signature)}" + (f", as in {known}" if known else "")
 
 
 def _family(evidence: Evidence, signature: Signature) -> tuple[str, ...] | None:

@@ -6,6 +6,7 @@ Exit codes: 0 satisfied, 1 refused, 2 usage, 3 a fault of ours or of a plugin.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import traceback
 from typing import Final, NoReturn
@@ -17,6 +18,12 @@ from tensorhub_contracts.errors import Refusal, RegistryError
 
 EXIT_REFUSED: Final = 1
 EXIT_FAULT: Final = 3
+
+#: As shells count them: ended by Ctrl-C, and by a reader who had gone. Neither says anything of the checkpoint.
+EXIT_INTERRUPTED: Final = 130
+EXIT_UNREAD: Final = 141
+
+_FAULT: Final = "This is a fault of tensorhub-contracts or of a plugin, not of your checkpoint."
 
 #: Command name to the module that defines it (as `command`) and the line that --help shows for it.
 _COMMANDS: Final = {
@@ -58,18 +65,23 @@ def tensorhub() -> None:
 def main() -> NoReturn:
     """Run the command line and exit."""
     try:
-        tensorhub.main(prog_name="tensorhub", standalone_mode=True)
+        code = tensorhub.main(prog_name="tensorhub", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        code = EXIT_INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone: nothing more to flush
+        code = EXIT_UNREAD
     except Refusal as refusal:
         click.echo(str(refusal), err=True)
-        sys.exit(EXIT_REFUSED)
+        code = EXIT_REFUSED
     except RegistryError as error:
-        click.echo(f"The registry is wrong:\n{error}", err=True)
-        sys.exit(EXIT_FAULT)
+        click.echo(f"The registry is wrong:\n{error}\n{_FAULT}", err=True)
+        code = EXIT_FAULT
     except Exception:
         traceback.print_exc()
-        click.echo(
-            "This is a fault of tensorhub-contracts or of a plugin, not of your checkpoint. Please report it with the lines above.",
-            err=True,
-        )
-        sys.exit(EXIT_FAULT)
-    sys.exit(0)
+        click.echo(f"{_FAULT} Please report it with the lines above.", err=True)
+        code = EXIT_FAULT
+    sys.exit(code)

@@ -12,7 +12,8 @@ from click.shell_completion import get_completion_class
 def command(ctx: click.Context, shell: str) -> None:
     """Print the completion script for SHELL.
 
-    For bash: eval "$(tensorhub completion bash)", in ~/.bashrc to keep it.
+    For bash: eval "$(tensorhub completion bash)", in ~/.bashrc to keep it. Exits with 0, and with 2 for an
+    unknown shell.
     """
     completion = get_completion_class(shell)
     if completion is None:

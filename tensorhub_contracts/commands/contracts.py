@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import click
 
+from tensorhub_contracts.commands.handles import HandleType, resolve_argument
 from tensorhub_contracts.contract import Contract, Declares, Form
 from tensorhub_contracts.registry import Registry, load_registry
 from tensorhub_contracts.registry_check import UNPROVED, digest_clashes
@@ -19,7 +20,10 @@ from tensorhub_contracts.shapes import write_pattern
 )
 @click.pass_context
 def command(ctx: click.Context, output: str) -> None:
-    """List the contracts of the registry; `contracts show HANDLE` shows one."""
+    """List the contracts of the registry; `contracts show HANDLE` shows one.
+
+    Exits with 0, with 2 for wrong usage and with 3 if the registry is wrong.
+    """
     if ctx.invoked_subcommand is not None:
         return
     registry = load_registry()
@@ -44,16 +48,17 @@ def command(ctx: click.Context, output: str) -> None:
 
 
 @command.command("show")
-@click.argument("handle")
+@click.argument("handle", type=HandleType())
 @click.option(
     "--output", "output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="For people or for programs."
 )
 def show(handle: str, output: str) -> None:
-    """Show one contract: its digest, units, declaration and what headers cannot show."""
-    from tensorhub_contracts.resolution import resolve
+    """Show one contract: its digest, units, declaration and what headers cannot show.
 
+    Exits with 0, with 1 for a major that this registry does not have, and with 2 for a handle that no contract has.
+    """
     registry = load_registry()
-    contract = resolve(handle, registry)
+    contract = resolve_argument(handle)
     if output == "json":
         import json
 

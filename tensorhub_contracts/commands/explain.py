@@ -29,7 +29,10 @@ class _CodeType(click.ParamType[str]):
 @click.command("explain")
 @click.argument("codes", nargs=-1, type=_CodeType(), metavar="[CODE]...")
 def command(codes: tuple[str, ...]) -> None:
-    """Explain refusal codes; without one, list all."""
+    """Explain refusal codes; without one, list all.
+
+    Exits with 0, and with 2 for a code that is not on the list.
+    """
     known = explanations()
     if not codes:
         width = max(map(len, known))

@@ -10,9 +10,10 @@ from typing import Any
 import click
 
 from tensorhub_contracts.commands import EXIT_REFUSED
+from tensorhub_contracts.commands.handles import HandleType, resolve_argument
 from tensorhub_contracts.errors import Refusal
 from tensorhub_contracts.inspection import Inspection
-from tensorhub_contracts.inspector import inspect
+from tensorhub_contracts.inspector import inspect, refused
 from tensorhub_contracts.reports import FORMATS, writer
 
 
@@ -35,29 +36,12 @@ class _OutputType(click.ParamType[Any]):
         return [CompletionItem(name) for name in FORMATS if name.startswith(incomplete)]
 
 
-class _HandleType(click.ParamType[Any]):
-    """A handle of the registry, completed from it."""
-
-    name = "HANDLE"
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[click.shell_completion.CompletionItem]:
-        from click.shell_completion import CompletionItem
-
-        from tensorhub_contracts.registry import load_registry
-
-        return [
-            CompletionItem(handle, help=contract.summary)
-            for handle, contract in load_registry().contracts.items()
-            if handle.startswith(incomplete)
-        ]
-
-
 @click.command("inspect")
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option(
     "--component", default="", metavar="NAME", help="Inspect only this component of a pipeline; without it, each that holds weights."
 )
-@click.option("--contract", type=_HandleType(), help="Accept exactly this contract, and refuse every other.")
+@click.option("--contract", type=HandleType(), help="Accept exactly this contract, and refuse every other.")
 @click.option(
     "--output",
     "outputs",
@@ -69,7 +53,8 @@ def command(path: Path, component: str, contract: str | None, outputs: tuple[tup
     """Prove which contract the checkpoint at PATH is in, from its headers alone.
 
     PATH is a folder, a .safetensors file, a snapshot in a hub cache, or the root of a pipeline. No weight byte is
-    read. Exits with 0 if every inspected checkpoint is in a contract, with 1 if one is refused.
+    read. Exits with 0 if every inspected checkpoint is in a contract, with 1 if one is refused, with 2 for wrong usage
+    and with 3 for a fault of this tool or of a plugin.
     """
     if not os.path.lexists(path):
         raise click.UsageError(f"there is nothing at {path}")
@@ -78,7 +63,7 @@ def command(path: Path, component: str, contract: str | None, outputs: tuple[tup
         raise click.UsageError("only one report can go to standard output; give the others a file, as in json=report.json")
     inspections = _inspect_all(path, component, contract)
     for format_name, file in outputs:
-        report = writer(format_name)(inspections)
+        report = writer(format_name)(inspections).encode("utf-8", "backslashreplace").decode("utf-8")
         if file:
             _write_file(Path(file), click.unstyle(report) if format_name == "text" else report)
         else:
@@ -95,13 +80,13 @@ def _inspect_all(path: Path, component: str, contract: str | None) -> list[Inspe
         names = (component,) if component or not path.is_dir() else weight_components(path) or ("",)
     except Refusal:
         names = ("",)  # inspecting the root says what is wrong with its index
-    with header_progress() as progress:
+    if contract is not None:
         try:
-            return [inspect(path, name, contract=contract, progress=progress) for name in names]
-        except Refusal as refusal:
-            if {"handle-malformed", "contract-unknown"} & set(refusal.codes):
-                raise click.UsageError(str(refusal)) from refusal
-            raise
+            resolve_argument(contract)
+        except Refusal as refusal:  # a handle that is well known and cannot be had here is an answer, not a slip
+            return [refused(path, name, refusal) for name in names]
+    with header_progress() as progress:
+        return [inspect(path, name, contract=contract, progress=progress) for name in names]
 
 
 def _write_file(path: Path, report: str) -> None:

@@ -12,5 +12,8 @@ from tensorhub_contracts.schemas import SCHEMAS, json_schema
 @click.command("schema")
 @click.argument("name", type=click.Choice(sorted(SCHEMAS)))
 def command(name: str) -> None:
-    """Print the JSON Schema (2020-12) of the registry file or of a JSON report."""
+    """Print the JSON Schema (2020-12) of the registry file or of a JSON report.
+
+    Exits with 0, and with 2 for a name that has no schema.
+    """
     click.echo(json.dumps(json_schema(name), indent=2))

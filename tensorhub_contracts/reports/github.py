@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from tensorhub_contracts.inspection import Inspection
-from tensorhub_contracts.reports.summary import ViolationGroup, violation_groups
+from tensorhub_contracts.reports.printable import printable
+from tensorhub_contracts.reports.summary import ViolationGroup, file_of, violation_groups
 
 
 def write(inspections: Sequence[Inspection]) -> str:
@@ -20,13 +20,7 @@ def _lines(inspection: Inspection) -> Iterator[str]:
         message = f"{name} is in {inspection.contract}, {len(inspection.layouts):,} units"
         yield f"::notice title={_property(inspection.contract)}::{_data(message)}"
     for group in violation_groups(inspection.violations):
-        yield f"::error file={_property(_file(inspection, group))},title={_property(group.code)}::{_data(_message(group))}"
-
-
-def _file(inspection: Inspection, group: ViolationGroup) -> str:
-    path = Path(inspection.path)
-    shard = group.objects[0][1]
-    return str(path / inspection.component / Path(shard).name) if shard and path.is_dir() else str(path)
+        yield f"::error file={_property(str(file_of(inspection, group.objects[0][1])))},title={_property(group.code)}::{_data(_message(group))}"
 
 
 def _message(group: ViolationGroup) -> str:
@@ -37,7 +31,7 @@ def _message(group: ViolationGroup) -> str:
 
 
 def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return printable(text).replace("%", "%25")
 
 
 def _property(text: str) -> str:

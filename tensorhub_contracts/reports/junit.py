@@ -10,7 +10,7 @@ from tensorhub_contracts.inspection import Inspection
 from tensorhub_contracts.reports.summary import violation_groups
 
 #: What XML 1.0 cannot hold, and what names from a file may.
-_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NOT_XML = re.compile("[^\t\n\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def write(inspections: Sequence[Inspection]) -> str:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from tensorhub_contracts import __version__
 from tensorhub_contracts.errors import Violation
 from tensorhub_contracts.inspection import Inspection
 from tensorhub_contracts.refusal_codes import explanations
+from tensorhub_contracts.reports.summary import file_of
 
 
 def write(inspections: Sequence[Inspection]) -> str:
@@ -55,16 +58,16 @@ def _result(inspection: Inspection, violation: Violation, rule: int) -> dict[str
         "message": {"text": text},
         "locations": [
             {
-                "physicalLocation": {"artifactLocation": {"uri": _uri(inspection, violation)}},
+                "physicalLocation": {"artifactLocation": {"uri": _uri(file_of(inspection, violation.shard))}},
                 "logicalLocations": [{"fullyQualifiedName": violation.object, "kind": "member"}],
             }
         ],
     }
 
 
-def _uri(inspection: Inspection, violation: Violation) -> str:
-    """Return the file concerned as a URI reference: the shard, or the checkpoint itself."""
-    path = Path(inspection.path)
-    if violation.shard and path.is_dir():
-        path = path / inspection.component / Path(violation.shard).name
-    return path.as_uri() if path.is_absolute() else path.as_posix().replace("%", "%25").replace(" ", "%20")
+def _uri(path: Path) -> str:
+    """Return a URI reference; a relative one keeps what looks like a scheme from being taken for one."""
+    if path.is_absolute():
+        return path.as_uri()
+    quoted = quote(os.fsencode(path.as_posix()))
+    return "./" + quoted if ":" in quoted.partition("/")[0] or "%3A" in quoted.partition("/")[0] else quoted

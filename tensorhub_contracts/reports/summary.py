@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from pathlib import Path
 
 import msgspec
 
@@ -85,6 +86,15 @@ def violation_groups(violations: tuple[Violation, ...]) -> tuple[ViolationGroup,
         key = (each.code, each.expected, each.found, each.remedy, each.resembles)
         groups.setdefault(key, []).append((each.object, each.shard))
     return tuple(ViolationGroup(*key, objects=tuple(objects)) for key, objects in groups.items())
+
+
+def file_of(inspection: Inspection, shard: str) -> Path:
+    """Return the file that a violation is about: a shard of the checkpoint, a file that is named by its path, or all of it."""
+    path = Path(inspection.path)
+    if not shard:
+        return path
+    named = Path(shard)
+    return named if named.name != shard or not path.is_dir() else path / inspection.component / named
 
 
 def size_in_words(size: int) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import click
 
 from tensorhub_contracts.inspection import Inspection
+from tensorhub_contracts.reports.printable import printable
 from tensorhub_contracts.reports.summary import PrefixRow, ViolationGroup, grid_rows, prefix_rows, size_in_words, violation_groups
 from tensorhub_contracts.shapes import write_shape
 
@@ -22,7 +23,7 @@ def write(inspections: Sequence[Inspection]) -> str:
 
 def _lines(inspection: Inspection) -> Iterator[str]:
     title = inspection.path + (f" · {inspection.component}" if inspection.component else "")
-    yield click.style(_printable(title), bold=True)
+    yield click.style(printable(title), bold=True)
     if inspection.contract is not None:
         yield f"  contract  {click.style(inspection.contract, fg='green', bold=True)}  {inspection.digest}"
     elif inspection.nearest is not None:
@@ -63,14 +64,14 @@ def _violation(group: ViolationGroup) -> Iterator[str]:
     count = f" x {len(group.objects):,}" if len(group.objects) > 1 else ""
     yield f"  {click.style(group.code, fg='red')}{count}"
     for name, shard in group.objects[:_OBJECTS_SHOWN]:
-        yield _printable(f"    {name}" + (f"  in {shard}" if shard and shard != name else ""))
+        yield printable(f"    {name}" + (f"  in {shard}" if shard and shard != name else ""))
     if len(group.objects) > _OBJECTS_SHOWN:
         yield f"    and {len(group.objects) - _OBJECTS_SHOWN:,} more; --output json lists all"
-    yield _printable(f"    expected  {group.expected}")
-    yield _printable(f"    found     {group.found}")
+    yield printable(f"    expected  {group.expected}")
+    yield printable(f"    found     {group.found}")
     if group.resembles:
         yield f"    resembles {group.resembles}"
-    yield _printable(f"    remedy    {group.remedy}")
+    yield printable(f"    remedy    {group.remedy}")
 
 
 def _tables(inspection: Inspection, prefixes: tuple[PrefixRow, ...]) -> Iterator[str]:
@@ -108,7 +109,7 @@ def _table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]], sides: str, 
 
     def line(cells: tuple[str, ...]) -> str:
         padded = [cell.ljust(width) if side == "l" else cell.rjust(width) for cell, width, side in zip(cells, widths, sides, strict=True)]
-        return _printable("  " + "  ".join(padded).rstrip())
+        return printable("  " + "  ".join(padded).rstrip())
 
     yield click.style(line(heads), dim=True)
     yield from map(line, shown)
@@ -120,7 +121,7 @@ def _bullets(title: str, lines: Sequence[str]) -> Iterator[str]:
     if lines:
         yield ""
         yield click.style(f"  {title}", dim=True)
-        yield from (_printable(f"    - {line}") for line in lines)
+        yield from (printable(f"    - {line}") for line in lines)
 
 
 def _units(names: tuple[str, ...]) -> str:
@@ -128,8 +129,3 @@ def _units(names: tuple[str, ...]) -> str:
         return ""
     listed = ", ".join(names[:2])
     return f": {len(names):,} units such as {listed}" if len(names) > 2 else f": {listed}"
-
-
-def _printable(text: str) -> str:
-    """Escape control characters: a tensor's name comes from the file and must not drive the terminal."""
-    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)

@@ -64,6 +64,11 @@ def variable(name: str, scope: ast.FunctionDef, where: str) -> Iterator[str]:
             pairs = [(target, node.value) for target in node.targets]
         elif isinstance(node, ast.NamedExpr):
             pairs = [(node.target, node.value)]
+        if isinstance(node, ast.For) and isinstance(node.target, ast.Tuple):
+            elements = [isinstance(each, ast.Name) and each.id == name for each in node.target.elts]
+            if True in elements:  # from tuples that were gathered before: any of this module that begins with a code
+                bound = True
+                yield from tuples(MODULES[PACKAGE / where.partition(":")[0]], elements.index(True))
         for target, value in pairs:
             if isinstance(target, ast.Name) and target.id == name:
                 bound = True
@@ -73,6 +78,15 @@ def variable(name: str, scope: ast.FunctionDef, where: str) -> Iterator[str]:
                 place = [isinstance(each, ast.Name) and each.id == name for each in target.elts].index(True)
                 yield from unpacked(value, place, scope, where)
     assert bound, f"{where}: {name} is bound in no way that this test understands"
+
+
+def tuples(tree: ast.AST, place: int) -> Iterator[str]:
+    """Yield what has the form of a code at a place of the tuples written out in a module."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Tuple) and len(node.elts) > place:
+            element = node.elts[place]
+            if isinstance(element, ast.Constant) and isinstance(element.value, str) and CODE.fullmatch(element.value):
+                yield element.value
 
 
 def unpacked(value: ast.expr, place: int, scope: ast.FunctionDef, where: str) -> Iterator[str]:

@@ -155,7 +155,7 @@ tree
 
   proved from headers
     - container: 1 shard, every payload tiled by its tensors without holes or overlaps
-    - units: 1 weight, with the sidecars of hf.fp8-blockwise@1, every sidecar used exactly once
+    - units: 1 weight, each with the sidecars of hf.fp8-blockwise@1, every sidecar used exactly once
     - grids: every scale grid has the shape that blocks of 128 x 128 ask for
     - declaration: config.json: quantization_config declares hf.fp8-blockwise@1
 
