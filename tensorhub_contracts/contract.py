@@ -18,8 +18,9 @@ DeclaredValue = str | int | tuple[int, ...]
 #: The least compute capability (sm, 89 is 8.9) that a lane needs; "none" is written out, never a silent 0.
 Floor = int | Literal["none"]
 
-DimensionText = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z_]*(/[1-9][0-9]*)?$")]
-DimensionNumber = Annotated[int, msgspec.Meta(gt=0)]
+#: Dimensions as they are written; `shapes.parse_dimension` judges them, with a message that names the contract.
+DimensionText = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": "^[a-z][a-z_]*(/[1-9][0-9]*)?$"})]
+DimensionNumber = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 1})]
 
 Evidence = Literal["code", "report", "inferred"]
 Source = Literal["quantization_config", "hf_quant_config", "params"]

@@ -20,7 +20,8 @@ def _lines(inspection: Inspection) -> Iterator[str]:
         message = f"{name} is in {inspection.contract}, {len(inspection.layouts):,} units"
         yield f"::notice title={_property(inspection.contract)}::{_data(message)}"
     for group in violation_groups(inspection.violations):
-        yield f"::error file={_property(str(file_of(inspection, group.objects[0][1])))},title={_property(group.code)}::{_data(_message(group))}"
+        file = _property(str(file_of(inspection, group.objects[0][1])))
+        yield f"::error file={file},title={_property(group.code)}::{_data(_message(group))}"
 
 
 def _message(group: ViolationGroup) -> str:
@@ -31,8 +32,13 @@ def _message(group: ViolationGroup) -> str:
 
 
 def _data(text: str) -> str:
-    return printable(text).replace("%", "%25")
+    """Escape a message; what would drive the log that shows it is spelled out."""
+    return printable(_escape(text))
 
 
 def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+    return printable(_escape(text).replace(":", "%3A").replace(",", "%2C"))
+
+
+def _escape(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

@@ -629,6 +629,22 @@ def test_a_family_that_is_asked_for_by_name_gets_the_same_verdict(family: Family
     assert (asked.contract, asked.codes) == (found.contract, found.codes), why(asked)
 
 
+@pytest.mark.parametrize("family", [each for each in FAMILIES if len(each.tensors) > 1], ids=lambda family: family.name)
+def test_a_family_with_every_tensor_in_a_shard_of_its_own_gets_the_same_verdict(family: Family, tmp_path: Path) -> None:
+    """A sidecar may lie before its weight or after it, in any shard; what it belongs to is decided by names alone."""
+    whole = judge(tmp_path, family.tensors, family.config, files=family.files)
+    for order in (1, -1):
+        tensors = dict(list(family.tensors.items())[::order])
+        split = judge(tmp_path, tensors, family.config, files=family.files, shards=len(tensors))
+        assert (split.contract, split.codes, split.nearest, split.resembles) == (
+            whole.contract,
+            whole.codes,
+            whole.nearest,
+            whole.resembles,
+        )
+        assert {each.name: each.layout for each in split.units} == {each.name: each.layout for each in whole.units}
+
+
 @pytest.mark.parametrize(
     ("family", "case"), [pytest.param(family, case, id=f"{family.name}-{case.name}") for family in FAMILIES for case in family.neighbours]
 )

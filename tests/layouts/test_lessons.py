@@ -80,6 +80,13 @@ def test_l27_refused_by_name(change: Tensors, fault: Fault, tmp_path: Path) -> N
     assert_refused(judge(tmp_path, {**BODY, **change}, FP8), fault)
 
 
+def test_l27_an_undeclared_tree_with_an_orphan_is_consistent_with_nothing(tmp_path: Path) -> None:
+    """The units look blockwise, and one scale is left over: nobody is told that a declaration alone would do."""
+    inspection = judge(tmp_path, {**BODY, "layers.9.q.weight_scale_inv": ("F32", (4, 2))})
+    assert_refused(inspection, Fault("declaration-missing", "quantization_config"), Fault("scale-orphan", "layers.9.q.weight_scale_inv"))
+    assert inspection.resembles == (BLOCKWISE,)
+
+
 @pytest.mark.parametrize(
     ("fmt", "code"),
     [
