@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
 from typing import NamedTuple
 
 
@@ -29,19 +31,18 @@ def measure(
 ) -> list[Row]:
     """Time each candidate `rounds` times, interleaved; `prepare` runs before each and is not timed."""
     names = list(candidates)
+    workers = {name: _Worker(candidate) for name, candidate in candidates.items()}
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for number in range(-warm_up, rounds):
         start = number % len(names)
         for name in names[start:] + names[:start]:
             prepare()
             prime_memory()
-            gc.collect()
-            began = time.perf_counter()
-            kept = candidates[name]()
-            elapsed = time.perf_counter() - began
-            del kept  # freeing what was read is not part of reading it, for any candidate
+            elapsed = workers[name].run()
             if number >= 0:
                 seconds[name].append(elapsed)
+    for worker in workers.values():
+        worker.stop()
     return [
         Row(
             name,
@@ -50,6 +51,41 @@ def measure(
         )
         for name in names
     ]
+
+
+class _Worker:
+    """A process of its own for each candidate, so that what one leaves behind on the heap is not another's burden."""
+
+    def __init__(self, candidate: Callable[[], object]) -> None:
+        context = multiprocessing.get_context("fork")
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(candidate, theirs), daemon=True)
+        self._process.start()
+
+    def run(self) -> float:
+        self._connection.send(True)
+        seconds = self._connection.recv()
+        if seconds is None:
+            raise RuntimeError("a candidate failed; its traceback is above")
+        return float(seconds)
+
+    def stop(self) -> None:
+        self._connection.send(False)
+        self._process.join()
+
+
+def _serve(candidate: Callable[[], object], connection: Connection) -> None:
+    while connection.recv():
+        gc.collect()
+        try:
+            began = time.perf_counter()
+            kept = candidate()
+            elapsed = time.perf_counter() - began
+        except BaseException:
+            connection.send(None)
+            raise
+        connection.send(elapsed)
+        del kept  # freeing what was read is not part of reading it, for any candidate
 
 
 def prime_memory(megabytes: int = 384) -> None:

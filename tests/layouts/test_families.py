@@ -712,6 +712,42 @@ def test_a_member_fused_over_a_border_inside_a_block_hides_behind_the_same_grid(
     assert any("members begin inside a fused weight" in what for what, _ in inspection.unproved)
 
 
+# Several files and several groups that declare.
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "files", "contract"),
+    [
+        ("modelopt-fp8", MODELOPT, {"hf_quant_config.json": {"quantization": {"quant_algo": "FP8"}}}, "modelopt.fp8-tensor@1"),
+        ("ministral", STATIC, {"params.json": {"quantization": {"qformat_weight": "fp8_e4m3"}}}, "hf.fp8-tensor-static@1"),
+        ("ministral", STATIC, {"params.json": {"dim": 384}}, "hf.fp8-tensor-static@1"),
+    ],
+)
+def test_declarations_in_two_files_that_agree(
+    name: str, config: dict[str, Any], files: dict[str, Any], contract: str, tmp_path: Path
+) -> None:
+    (family,) = (each for each in FAMILIES if each.name == name)
+    assert_named_without_decoder(judge(tmp_path, family.tensors, config, files=files), contract)
+
+
+def test_two_declarations_may_differ_in_the_modules_that_they_list(tmp_path: Path) -> None:
+    inner = fp8_config(modules_to_not_convert=["lm_head"])
+    assert_accepted(judge(tmp_path, unit("w", 576, 384), {**FP8, "text_config": inner}), BLOCKWISE, 1)
+
+
+def test_every_group_of_a_declaration_counts(tmp_path: Path) -> None:
+    (family,) = (each for each in FAMILIES if each.name == "compressed-tensors-block")
+    groups = BLOCK["quantization_config"]["config_groups"]
+    both = quantization(quant_method="compressed-tensors", config_groups={**groups, "experts": groups["group_0"]})
+    assert_named_without_decoder(judge(tmp_path, family.tensors, both), family.contract)
+    int4 = {"weights": {"num_bits": 4, "type": "int", "strategy": "channel"}}
+    inspection = judge(tmp_path, family.tensors, quantization(quant_method="compressed-tensors", config_groups={**groups, "experts": int4}))
+    where = "config.json: quantization_config: config_groups.experts.weights"
+    assert {f"{where}.{key}" for key in ("strategy", "type", "num_bits", "block_structure")} <= {
+        each.object for each in inspection.violations
+    }
+
+
 # Mixed trees, and the table by prefix.
 
 PIECES: dict[str, Tree] = {

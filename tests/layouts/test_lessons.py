@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkpoint_writing import Tensors, shard_name, write_checkpoint, write_raw
+from checkpoint_writing import Tensors, shard_name, write_checkpoint, write_index, write_raw, write_sparse
 from containers.refusals import within
 from layouts.judging import (
     BLOCKWISE,
@@ -20,6 +20,7 @@ from layouts.judging import (
     bf16,
     fp8_config,
     judge,
+    noted,
     stacked_unit,
     unit,
     why,
@@ -190,6 +191,33 @@ def test_l7_the_shard_that_holds_the_fault_is_named(tmp_path: Path) -> None:
     placement["b.weight_scale_inv"] = 3
     inspection = judge(tmp_path, tensors, FP8, shards=3, placement=placement)
     assert_refused(inspection, Fault("scale-grid-transposed", "b.weight_scale_inv", shard=shard_name(3, 3)))
+
+
+@pytest.mark.parametrize("bad_shard", [1, 2])
+@pytest.mark.parametrize("named_shard", [1, 2])
+@pytest.mark.parametrize("twice", [(WEIGHT,), (SCALE,), (WEIGHT, SCALE)], ids=["weight", "scale", "both"])
+def test_l27_of_two_copies_the_one_that_the_index_names_is_judged(
+    twice: tuple[str, ...], named_shard: int, bad_shard: int, tmp_path: Path
+) -> None:
+    """The other copy has another dtype, so that judging it, or both, shows."""
+    bad: Tree = {WEIGHT: ("F8_E5M2", (512, 256)), SCALE: ("F64", (4, 2))}
+    shards: list[Tree] = [
+        {**BODY, "first.weight": ("BF16", (8,))},
+        {name: BODY[name] for name in twice} | {"second.weight": ("BF16", (8,))},
+    ]
+    shards[bad_shard - 1] |= {name: bad[name] for name in twice}
+    for number, shard in enumerate(shards, start=1):
+        write_sparse(tmp_path / shard_name(number, 2), shard)
+    weight_map = {name: shard_name(number, 2) for number, shard in ((2, shards[1]), (1, shards[0])) for name in shard}
+    write_index(tmp_path / "model.safetensors.index.json", weight_map | dict.fromkeys(twice, shard_name(named_shard, 2)))
+    (tmp_path / "config.json").write_text(json.dumps(FP8))
+    inspection = inspect(tmp_path)
+    if named_shard == bad_shard:
+        codes = {WEIGHT: "weight-dtype", SCALE: "scale-dtype"}
+        assert_refused(inspection, *(Fault(codes[name], name, shard=shard_name(bad_shard, 2)) for name in twice))
+    else:
+        assert_accepted(inspection, BLOCKWISE, 1)
+        assert noted(inspection, "in two shards", "the index decides")
 
 
 # Lesson 10: unreadable is not absent.
