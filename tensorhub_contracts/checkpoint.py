@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,26 +36,58 @@ class Shard(msgspec.Struct, frozen=True):
     metadata: Mapping[str, str]
 
 
-class Checkpoint(msgspec.Struct, frozen=True):
+class Checkpoint(msgspec.Struct, frozen=True, dict=True, eq=False):
     """What the headers and the configuration of a checkpoint say; no weight byte was read for it.
 
-    `tensors` maps a tensor to its dtype and shape, `shard_of` to the shard that holds it. `config` is `config.json`,
-    or empty. `headers_digest` is the SHA-256 over each shard's name, size and header, in order: it identifies the
-    checkpoint's layout and geometry, not its values. `bytes_read` counts headers, their lengths and the JSON files.
+    `headers` maps a shard to its header, `shard_of` a tensor to its shard. `config` is `config.json`, or empty.
+    `held_twice` maps a tensor that lies in several shards to all of them; `shard_of` has the one that counts.
+    `bytes_read` counts headers, their lengths and the JSON files.
     """
 
     path: str
     component: str
-    shards: tuple[Shard, ...]
-    tensors: Mapping[str, Geometry]
+    headers: Mapping[str, Header]
     shard_of: Mapping[str, str]
     declarations: tuple[DeclarationSource, ...]
     config: Mapping[str, Any]
     index_name: str
     extra_files: tuple[str, ...]
     held_twice: Mapping[str, tuple[str, ...]]
-    headers_digest: str
     bytes_read: int
+
+    @property
+    def shards(self) -> tuple[Shard, ...]:
+        """The files of the checkpoint, in order."""
+        return tuple(
+            Shard(name, header.file_size, header.length, len(header.tensors), header.metadata) for name, header in self.headers.items()
+        )
+
+    @property
+    def tensor_count(self) -> int:
+        """How many tensors there are."""
+        return len(self.shard_of)
+
+    @cached_property
+    def tensors(self) -> Mapping[str, Geometry]:
+        """Every tensor with its dtype and shape; put together when it is first asked for."""
+        tensors: dict[str, Geometry] = {}
+        for header in self.headers.values():
+            tensors.update(zip(header.tensors, header.geometries, strict=True))
+        for name in self.held_twice:
+            header = self.headers[self.shard_of[name]]
+            tensors[name] = dict(zip(header.tensors, header.geometries, strict=True))[name]
+        return tensors
+
+    @cached_property
+    def headers_digest(self) -> str:
+        """SHA-256 over each shard's name, size and header, in order: it identifies layout and geometry, not values."""
+        import hashlib  # most inspections need no digest of the headers
+
+        digest = hashlib.sha256()
+        for name, header in self.headers.items():
+            digest.update(f"{name}\0{header.file_size}\0{header.length}\0".encode("utf-8", "surrogatepass"))
+            digest.update(header.raw)
+        return "sha256:" + digest.hexdigest()
 
 
 def read_checkpoint(
@@ -142,37 +175,27 @@ def _assemble(
     violations: Sequence[Violation] = (),
 ) -> Checkpoint:
     """Put a checkpoint together; raise `Refusal` with `violations` and all that shards and index disagree on."""
-    tensors: dict[str, Geometry] = {}
-    for header in headers.values():
-        tensors.update(zip(header.tensors, header.geometries, strict=True))
-    twice: dict[str, tuple[str, ...]] = {}
-    if len(tensors) != sum(len(header.tensors) for header in headers.values()):
-        twice = _held_twice(headers)
     weight_map = shard_set.weight_map
+    twice: dict[str, tuple[str, ...]] = {}
     disagreeing: list[Violation] = []
-    shard_of: Mapping[str, str]
+    shard_of: Mapping[str, str] = {}
     if weight_map is not None and _agrees(weight_map, headers):
         shard_of = weight_map
-    elif any(shard not in headers for shard in shard_set.shards) or shard_set.missing:
-        shard_of = {}  # what the unread shards hold is unknown, and the index cannot be compared
-    else:
-        shard_of, disagreeing = _settle(tensors, headers, twice, shard_set)
+    elif len(headers) == len(shard_set.shards) and not shard_set.missing:  # else what the unread shards hold is unknown
+        twice = _held_twice(headers) if len(headers) > 1 else {}
+        shard_of, disagreeing = _settle(headers, twice, shard_set)
     if violations or disagreeing:
         raise Refusal([*violations, *disagreeing])
     return Checkpoint(
         path=path,
         component=component,
-        shards=tuple(
-            Shard(name, header.file_size, header.length, len(header.tensors), header.metadata) for name, header in headers.items()
-        ),
-        tensors=tensors,
+        headers=headers,
         shard_of=shard_of,
         declarations=declarations,
         config=config,
         index_name=shard_set.index_name,
         extra_files=shard_set.extra,
         held_twice=twice,
-        headers_digest=_digest(headers),
         bytes_read=sum(8 + header.length for header in headers.values()) + shard_set.index_size + config_size,
     )
 
@@ -185,7 +208,7 @@ def _agrees(weight_map: Mapping[str, str], headers: Mapping[str, Header]) -> boo
 
 
 def _settle(
-    tensors: dict[str, Geometry], headers: Mapping[str, Header], twice: Mapping[str, tuple[str, ...]], shard_set: ShardSet
+    headers: Mapping[str, Header], twice: Mapping[str, tuple[str, ...]], shard_set: ShardSet
 ) -> tuple[Mapping[str, str], list[Violation]]:
     """Return where each tensor lies, and what is wrong with that.
 
@@ -196,10 +219,8 @@ def _settle(
     if weight_map is None:
         return shard_of, [_twice_violation(tensor, holders) for tensor, holders in twice.items()]
     violations = disagreements(weight_map, shard_of, twice, name=shard_set.index_name)
-    for tensor in twice if not violations else ():
-        shard_of[tensor] = weight_map[tensor]
-        header = headers[shard_of[tensor]]
-        tensors[tensor] = dict(zip(header.tensors, header.geometries, strict=True))[tensor]
+    if not violations:
+        shard_of.update((tensor, weight_map[tensor]) for tensor in twice)
     return shard_of, violations
 
 
@@ -214,16 +235,6 @@ def _held_twice(headers: Mapping[str, Header]) -> dict[str, tuple[str, ...]]:
 def _twice_violation(tensor: str, holders: tuple[str, ...]) -> Violation:
     remedy = "Add the index that says which shard counts, or remove the copy."
     return Violation("tensor-duplicate", tensor, "each tensor in one shard", f"it in {', '.join(holders)}", remedy)
-
-
-def _digest(headers: Mapping[str, Header]) -> str:
-    import hashlib  # after the headers: a refused container needs none
-
-    digest = hashlib.sha256()
-    for name, header in headers.items():
-        digest.update(f"{name}\0{header.file_size}\0{header.length}\0".encode("utf-8", "surrogatepass"))
-        digest.update(header.raw)
-    return "sha256:" + digest.hexdigest()
 
 
 def _not_there(path: Path, found: str) -> Refusal:

@@ -9,9 +9,9 @@ from tensorhub_contracts.shapes import write_shape
 from tensorhub_contracts.tensor_groups import TensorGroups
 
 
-def dense_strangers(checkpoint: Checkpoint, groups: TensorGroups, contract: Contract) -> int:
+def dense_strangers(groups: TensorGroups, contract: Contract) -> int:
     """Return how many dense tensors have a dtype that the contract does not admit for their rank."""
-    return sum(1 for _ in _strangers(checkpoint, groups, contract))
+    return len(_strangers(groups, contract))
 
 
 def dense_violations(checkpoint: Checkpoint, groups: TensorGroups, contract: Contract) -> list[Violation]:
@@ -19,13 +19,12 @@ def dense_violations(checkpoint: Checkpoint, groups: TensorGroups, contract: Con
 
     The dtype of a checkpoint is never decided by a count: a mixed one is mixed.
     """
-    strangers = list(_strangers(checkpoint, groups, contract))
+    strangers = _strangers(groups, contract)
     if not contract.quantized and not groups.quantized and strangers:
         matrices: dict[str, list[str]] = {}
-        for name in groups.dense:
-            entry = checkpoint.tensors[name]
-            if len(entry.shape) > 1:
-                matrices.setdefault(entry.dtype, []).append(name)
+        for name, geometry in groups.dense.items():
+            if len(geometry.shape) > 1:
+                matrices.setdefault(geometry.dtype, []).append(name)
         if len(matrices) > 1:
             found = "; ".join(f"{dtype}: {len(names):,} such as {names[0]}" for dtype, names in sorted(matrices.items()))
             remedy = "Cast the checkpoint to one dtype where it is made. No majority decides."
@@ -44,11 +43,10 @@ def dense_violations(checkpoint: Checkpoint, groups: TensorGroups, contract: Con
     ]
 
 
-def _strangers(checkpoint: Checkpoint, groups: TensorGroups, contract: Contract) -> list[tuple[str, str, tuple[int, ...]]]:
+def _strangers(groups: TensorGroups, contract: Contract) -> list[tuple[str, str, tuple[int, ...]]]:
     matrix, vector = contract.dense.matrix_dtypes, contract.dense.vector_dtypes
     found: list[tuple[str, str, tuple[int, ...]]] = []
-    for name in groups.dense:
-        entry = checkpoint.tensors[name]
-        if entry.dtype not in (matrix if len(entry.shape) > 1 else vector):
-            found.append((name, entry.dtype, entry.shape))
+    for name, geometry in groups.dense.items():
+        if geometry.dtype not in (matrix if len(geometry.shape) > 1 else vector):
+            found.append((name, geometry.dtype, geometry.shape))
     return found

@@ -20,10 +20,10 @@ def identify(checkpoint: Checkpoint, registry: Registry, groups: TensorGroups, w
     """Return the inspection of a checkpoint whose container was found sound."""
     evidence = gather_evidence(checkpoint, registry, groups)
     contract = wanted or _choose(evidence)
-    layouts: dict[str, UnitLayout] = {}
+    units_of: dict[UnitLayout, list[str]] = {}
     for signature, judgement in evidence.judgements.get(contract.handle, {}).items():
         if isinstance(judgement, UnitLayout):
-            layouts.update(dict.fromkeys(groups.quantized[signature], judgement))
+            units_of.setdefault(judgement, []).extend(groups.quantized[signature])
     violations = list(empty_violations(checkpoint, groups))
     exclusions = ExclusionReport()
     if not violations:
@@ -40,12 +40,12 @@ def identify(checkpoint: Checkpoint, registry: Registry, groups: TensorGroups, w
         component=checkpoint.component,
         contract=contract.handle if accepted else None,
         digest=registry.digest(contract.handle) if accepted else None,
-        nearest=contract.handle if checkpoint.tensors else None,
+        nearest=contract.handle if checkpoint.tensor_count else None,
         resembles=_resembles(evidence),
         violations=tuple(violations),
-        proved=tuple(proved(evidence, contract, layouts)) if accepted else (),
+        proved=tuple(proved(evidence, contract, sum(map(len, units_of.values())))) if accepted else (),
         unproved=tuple(unproved(evidence, contract)),
-        layouts=layouts,
+        units_of=units_of,
         checkpoint=checkpoint,
         groups=groups,
         exclusions=exclusions,
@@ -65,7 +65,7 @@ def _choose(evidence: Evidence) -> Contract:
         plain = [contract for contract in contracts.values() if not contract.quantized]
         if declared:
             return declared[0]
-        return min(plain, key=lambda contract: dense_strangers(evidence.checkpoint, evidence.groups, contract))
+        return min(plain, key=lambda contract: dense_strangers(evidence.groups, contract))
     agreed = [
         contracts[handle]
         for handle in evidence.full
@@ -126,10 +126,10 @@ def _resembles(evidence: Evidence) -> tuple[str, ...]:
 
 
 def _exclusions(evidence: Evidence) -> ExclusionReport:
-    tensors = evidence.checkpoint.tensors
+    dense = evidence.groups.dense
     return check_exclusions(
         evidence.checkpoint.declarations,
         [name for names in evidence.groups.quantized.values() for name in names],
-        evidence.groups.dense,
-        {name for name in evidence.groups.dense if len(tensors[name].shape) == 2},
+        dense,
+        {name for name, geometry in dense.items() if len(geometry.shape) == 2},
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import msgspec
@@ -26,8 +26,8 @@ class Inspection(msgspec.Struct, frozen=True, dict=True, eq=False):
 
     `contract` is the handle that was proved and `digest` its digest, or None if the checkpoint is refused; then
     `violations` says why, all of it. `nearest` is the contract that the violations were judged against; `resembles`
-    are the contracts that the bytes look like, whatever is declared. `layouts` maps the name of each unit's weight to
-    its layout, for the units that are in the judged contract. `unproved` pairs what headers cannot show with the
+    are the contracts that the bytes look like, whatever is declared. `units_of` maps each layout to
+    the names of the weights that have it, for the units that are in the judged contract. `unproved` pairs what headers cannot show with the
     units concerned (empty: all of them). `observations` yields the notes.
     """
 
@@ -40,7 +40,7 @@ class Inspection(msgspec.Struct, frozen=True, dict=True, eq=False):
     violations: tuple[Violation, ...]
     proved: tuple[str, ...]
     unproved: tuple[tuple[str, tuple[str, ...]], ...]
-    layouts: Mapping[str, UnitLayout]
+    units_of: Mapping[UnitLayout, Sequence[str]]
     checkpoint: Checkpoint | None
     groups: TensorGroups | None
     exclusions: ExclusionReport
@@ -51,6 +51,16 @@ class Inspection(msgspec.Struct, frozen=True, dict=True, eq=False):
         """What is worth a line and changes no verdict; worked out when it is first asked for."""
         return tuple(self.observations())
 
+    @cached_property
+    def layouts(self) -> Mapping[str, UnitLayout]:
+        """The layout of each unit in the judged contract, by the name of its weight."""
+        return {name: layout for layout, names in self.units_of.items() for name in names}
+
+    @property
+    def unit_count(self) -> int:
+        """How many units are in the judged contract."""
+        return sum(map(len, self.units_of.values()))
+
     @property
     def accepted(self) -> bool:
         """Whether a contract was proved."""
@@ -58,7 +68,7 @@ class Inspection(msgspec.Struct, frozen=True, dict=True, eq=False):
 
     @property
     def units(self) -> Iterator[Unit]:
-        """The units in the judged contract, in the order of the headers."""
+        """The units in the judged contract, those of one layout together."""
         return (Unit(name, layout) for name, layout in self.layouts.items())
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from tensorhub_contracts.contract import Contract
 from tensorhub_contracts.evidence import Evidence
@@ -12,19 +12,19 @@ from tensorhub_contracts.shapes import write_shape
 from tensorhub_contracts.unit_matching import UnitLayout
 
 
-def proved(evidence: Evidence, contract: Contract, layouts: Mapping[str, UnitLayout]) -> Iterator[str]:
+def proved(evidence: Evidence, contract: Contract, units: int) -> Iterator[str]:
     """Yield what the headers prove, in sentences."""
     checkpoint = evidence.checkpoint
-    yield f"container: {_count(len(checkpoint.shards), 'shard')}, every payload tiled by its tensors without holes or overlaps"
+    yield f"container: {_count(len(checkpoint.headers), 'shard')}, every payload tiled by its tensors without holes or overlaps"
     if checkpoint.index_name:
-        yield f"index: {checkpoint.index_name} and the headers agree on all {_count(len(checkpoint.tensors), 'tensor')}"
+        yield f"index: {checkpoint.index_name} and the headers agree on all {_count(checkpoint.tensor_count, 'tensor')}"
     if not contract.quantized:
         yield f"dense: every matrix is {contract.element}, and nothing is quantized or scaled"
         return
     if contract.whole_tree:
-        yield f"units: {_count(len(layouts), 'F8 tensor')}, and no scale anywhere"
+        yield f"units: {_count(units, 'F8 tensor')}, and no scale anywhere"
     else:
-        yield f"units: {_count(len(layouts), 'weight')}, each with the sidecars of {contract.handle}, every sidecar used exactly once"
+        yield f"units: {_count(units, 'weight')}, each with the sidecars of {contract.handle}, every sidecar used exactly once"
     if contract.block:
         yield f"grids: every scale grid has the shape that blocks of {contract.block[0]} x {contract.block[1]} ask for"
     for source in checkpoint.declarations:

@@ -43,8 +43,7 @@ def inspect(
         except Refusal as refusal:
             return refused(source, component, refusal, nearest=wanted.handle if wanted else None)
         # If a tensor is held twice, the grouping saw both copies, and only one counts.
-        tensors = checkpoint.tensors
-        groups = group_tensors(tensors, leaf_names) if checkpoint.held_twice else grouping.finish(tensors)
+        groups = group_tensors(checkpoint.tensors, leaf_names) if checkpoint.held_twice else grouping.finish()
         return identify(checkpoint, registry, groups, wanted)
     finally:
         if collecting:
@@ -69,7 +68,7 @@ def refused(source: Source | Path, component: str, refusal: Refusal, *, nearest:
         violations=refusal.violations,
         proved=(),
         unproved=(),
-        layouts={},
+        units_of={},
         checkpoint=None,
         groups=None,
         exclusions=ExclusionReport(),

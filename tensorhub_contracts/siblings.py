@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from tensorhub_contracts.leaf_names import LeafNames
 from tensorhub_contracts.registry import Registry
-from tensorhub_contracts.tensor_entry import Geometry
 
 
 class Siblings:
     """Finds the tensors beside a weight; the names are sorted once, when the first weight without a scale is met."""
 
-    def __init__(self, tensors: Mapping[str, Geometry], registry: Registry) -> None:
-        self._tensors = tensors
+    def __init__(self, names: Iterable[str], registry: Registry) -> None:
+        self._names = names
         self._leaf_names = LeafNames(registry.leaves)
 
     def unknown(self, weight: str) -> str:
@@ -37,7 +36,7 @@ class Siblings:
 
     @cached_property
     def _sorted(self) -> list[str]:
-        return sorted(self._tensors)
+        return sorted(self._names)
 
     def _beginning_with(self, prefix: str) -> Iterator[str]:
         names = self._sorted

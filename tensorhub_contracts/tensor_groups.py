@@ -23,15 +23,15 @@ class TensorGroups(msgspec.Struct, frozen=True):
     """Every tensor of a checkpoint, exactly once: in a quantized group, an orphan, a cache scale, dense or other.
 
     `quantized` maps a signature to the names of the primary tensors that have it. `orphans` are sidecars that belong
-    to no quantized tensor, with their leaf. `dense` and `other` hold the names of the rest: floating-point values of
-    16 bits or more, and integers, booleans and complex numbers.
+    to no quantized tensor, with their leaf. `dense` and `other` map the names of the rest to their geometry:
+    floating-point values of 16 bits or more, and integers, booleans and complex numbers.
     """
 
     quantized: Mapping[Signature, list[str]]
     orphans: tuple[tuple[str, Leaf], ...]
     cache_scales: tuple[str, ...]
-    dense: tuple[str, ...]
-    other: tuple[str, ...]
+    dense: Mapping[str, Geometry]
+    other: Mapping[str, Geometry]
 
 
 class _Growing:
@@ -81,16 +81,17 @@ class Grouping:
 
     def __init__(self, leaf_names: LeafNames) -> None:
         self._leaf_names = leaf_names
-        self._primaries: dict[str, _Growing] = {}
+        self._batches: list[dict[str, _Growing]] = []
         self._seeds: dict[str, _Seeds] = {".weight": _Seeds(".weight")}
         self._steps = {leaf.suffix: _Steps(leaf.suffix) for leaf in leaf_names.leaves}
         self._waiting: list[tuple[str, Leaf, Geometry]] = []
-        self._dense: list[str] = []
-        self._other: list[str] = []
+        self._dense: dict[str, Geometry] = {}
+        self._other: dict[str, Geometry] = {}
 
     def add(self, batch: Iterable[tuple[str, Geometry]]) -> None:
-        """Sort names into primary tensors, sidecars, dense and other, and give sidecars to the primaries that are there."""
-        primaries, dense, other, leaf_names = self._primaries, self._dense, self._other, self._leaf_names
+        """Sort names into primary tensors, sidecars, dense and other, and give sidecars to the primaries of the batch."""
+        primaries: dict[str, _Growing] = {}
+        dense, other, leaf_names = self._dense, self._other, self._leaf_names
         weights = self._seeds[".weight"]
         sidecars: dict[str, list[tuple[str, Geometry]]] = {leaf.suffix: [] for leaf in leaf_names.leaves}
         for name, geometry in batch:
@@ -105,14 +106,15 @@ class Grouping:
             elif geometry.dtype in NARROW_FLOAT:
                 primaries[name] = self._seed(name, geometry)
                 continue
-            (dense if geometry.dtype in DENSE else other).append(name)
+            (dense if geometry.dtype in DENSE else other)[name] = geometry
         for leaf in leaf_names.leaves:
             if sidecars[leaf.suffix]:
-                self._attach(sidecars[leaf.suffix], leaf)
+                self._attach(sidecars[leaf.suffix], leaf, primaries)
+        self._batches.append(primaries)
 
-    def _attach(self, sidecars: list[tuple[str, Geometry]], leaf: Leaf) -> None:
-        """Give sidecars with this leaf to the primary tensors that are there already; the others wait."""
-        primaries, steps, waiting = self._primaries, self._steps[leaf.suffix], self._waiting
+    def _attach(self, sidecars: list[tuple[str, Geometry]], leaf: Leaf, primaries: dict[str, _Growing]) -> None:
+        """Give sidecars with this leaf to the primary tensors of their batch; the others wait."""
+        steps, waiting = self._steps[leaf.suffix], self._waiting
         cut = -len(leaf.suffix)
         beside = leaf.beside[0] if leaf.beside else ""
         for name, geometry in sidecars:
@@ -123,44 +125,49 @@ class Grouping:
             else:
                 primaries[primary] = steps[growing, geometry]
 
-    def finish(self, tensors: Mapping[str, Geometry]) -> TensorGroups:
-        """Return the groups; `tensors` are all that were added."""
-        for name in self._other:
-            if self._leaf_names.payload_of(name.rpartition(".")[2], tensors[name].dtype) is not None:
-                self._primaries[name] = self._seed(name, tensors[name])
+    def finish(self) -> TensorGroups:
+        """Return the groups of all that was added."""
+        late: dict[str, _Growing] = {}
+        for name, geometry in self._other.items():
+            if self._leaf_names.payload_of(name.rpartition(".")[2], geometry.dtype) is not None:
+                late[name] = self._seed(name, geometry)
+        self._batches.append(late)
         orphans: list[tuple[str, Leaf]] = []
         cache_scales: list[str] = []
+        # Which batch holds a primary tensor is worked out only if a sidecar is looking for one.
+        batch_of = {name: batch for batch in self._batches for name in batch} if self._waiting else {}
         for name, leaf, geometry in self._waiting:
             if leaf.role == "cache-scale":
                 cache_scales.append(name)
-            elif not self._attach_late(name, leaf, geometry, tensors):
-                if leaf.needs_quantized:  # an ordinary parameter that is called like a sidecar
-                    self._add_ordinary(name, geometry)
-                else:
+            elif not self._attach_late(name, leaf, geometry, batch_of):
+                if not leaf.needs_quantized:
                     orphans.append((name, leaf))
-        other = tuple(name for name in self._other if name not in self._primaries)
-        return TensorGroups(self._by_signature(), tuple(orphans), tuple(cache_scales), tuple(self._dense), other)
+                elif geometry.dtype in NARROW_FLOAT:  # an ordinary parameter that is called like a sidecar
+                    late[name] = self._seed(name, geometry)
+                else:
+                    (self._dense if geometry.dtype in DENSE else self._other)[name] = geometry
+        other = {name: geometry for name, geometry in self._other.items() if name not in late}
+        return TensorGroups(self._by_signature(), tuple(orphans), tuple(cache_scales), self._dense, other)
 
-    def _attach_late(self, name: str, leaf: Leaf, geometry: Geometry, tensors: Mapping[str, Geometry]) -> bool:
-        """Give a sidecar to its primary tensor, wherever it lies; say whether there is one.
+    def _attach_late(self, name: str, leaf: Leaf, geometry: Geometry, batch_of: dict[str, dict[str, _Growing]]) -> bool:
+        """Give a sidecar to its primary tensor, whatever batch it is in; say whether there is one.
 
         An 8-bit integer tensor becomes a primary one when a sidecar belongs to it: that is what makes it packed.
         """
         stem = name.removesuffix(leaf.suffix)
-        primary = next((stem + each for each in leaf.beside if stem + each in tensors), "")
-        growing = self._primaries.get(primary)
-        if growing is None and primary and tensors[primary].dtype in PACKED:
-            growing = self._seed(primary, tensors[primary])
-        if growing is None:
-            return False
-        self._primaries[primary] = self._steps[leaf.suffix][growing, geometry]
-        return True
-
-    def _add_ordinary(self, name: str, geometry: Geometry) -> None:
-        if geometry.dtype in NARROW_FLOAT:
-            self._primaries[name] = self._seed(name, geometry)
-        else:
-            (self._dense if geometry.dtype in DENSE else self._other).append(name)
+        for primary in (stem + each for each in leaf.beside):
+            if primary in batch_of:
+                batch = batch_of[primary]
+                batch[primary] = self._steps[leaf.suffix][batch[primary], geometry]
+                return True
+            if primary in self._dense:
+                return False
+            packed = self._other.get(primary)
+            if packed is not None and packed.dtype in PACKED:
+                late = batch_of[primary] = self._batches[-1]
+                late[primary] = self._steps[leaf.suffix][self._seed(primary, packed), geometry]
+                return True
+        return False
 
     def _seed(self, name: str, geometry: Geometry) -> _Growing:
         suffix = self._leaf_names.primary_suffix(name)
@@ -170,9 +177,10 @@ class Grouping:
 
     def _by_signature(self) -> dict[Signature, list[str]]:
         found: dict[int, _Growing] = {}
-        for name, growing in self._primaries.items():
-            growing.names.append(name)
-            found[id(growing)] = growing
+        for batch in self._batches:
+            for name, growing in batch.items():
+                growing.names.append(name)
+                found[id(growing)] = growing
         quantized: dict[Signature, list[str]] = {}
         for each in found.values():
             signature = (each.suffix, each.geometry.dtype, each.geometry.shape, tuple(sorted(each.sides)))
@@ -184,4 +192,4 @@ def group_tensors(tensors: Mapping[str, Geometry], leaf_names: LeafNames) -> Ten
     """Group the tensors of a checkpoint in one batch."""
     grouping = Grouping(leaf_names)
     grouping.add(tensors.items())
-    return grouping.finish(tensors)
+    return grouping.finish()

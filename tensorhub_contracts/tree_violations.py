@@ -19,7 +19,7 @@ from tensorhub_contracts.unit_matching import Finding, UnitLayout
 
 def empty_violations(checkpoint: Checkpoint, groups: TensorGroups) -> Iterator[Violation]:
     """A tree without a floating-point tensor is in no layout: that nothing is wrong with it proves nothing."""
-    if not checkpoint.tensors:
+    if not checkpoint.tensor_count:
         remedy = "Point at the checkpoint's weights."
         yield Violation("no-tensors", checkpoint.path, "at least one tensor", "none in any shard", remedy)
     elif not (groups.dense or groups.quantized or groups.orphans or groups.cache_scales):
@@ -38,7 +38,7 @@ def layout_violations(evidence: Evidence, contract: Contract) -> Iterator[Violat
         remedy = "Take the configuration from the export that wrote the weights: a dense checkpoint declares no quantization."
         yield Violation("units-missing", evidence.checkpoint.path, f"at least one unit of {contract.handle}", found, remedy)
     judgements = evidence.judgements.get(contract.handle, {})
-    siblings = Siblings(evidence.checkpoint.tensors, evidence.registry)
+    siblings = Siblings(evidence.checkpoint.shard_of, evidence.registry)
     for signature, names in evidence.groups.quantized.items():
         judgement = judgements.get(signature)
         if judgement is None:

@@ -17,7 +17,7 @@ def write(inspections: Sequence[Inspection]) -> str:
 def _lines(inspection: Inspection) -> Iterator[str]:
     name = inspection.path + (f" {inspection.component}" if inspection.component else "")
     if inspection.contract is not None:
-        message = f"{name} is in {inspection.contract}, {len(inspection.layouts):,} units"
+        message = f"{name} is in {inspection.contract}, {inspection.unit_count:,} units"
         yield f"::notice title={_property(inspection.contract)}::{_data(message)}"
     for group in violation_groups(inspection.violations):
         file = _property(str(file_of(inspection, group.objects[0][1])))

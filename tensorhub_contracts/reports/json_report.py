@@ -122,7 +122,7 @@ def _checkpoint(inspection: Inspection) -> CheckpointReport | None:
     if checkpoint is None:
         return None
     return CheckpointReport(
-        tensors=len(checkpoint.tensors),
+        tensors=checkpoint.tensor_count,
         shards=len(checkpoint.shards),
         file_bytes=sum(shard.file_size for shard in checkpoint.shards),
         bytes_read=checkpoint.bytes_read,

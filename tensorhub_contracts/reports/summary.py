@@ -51,7 +51,7 @@ def prefix_rows(inspection: Inspection) -> tuple[PrefixRow, ...]:
     if checkpoint is None or groups is None:
         return ()
     layers = layer_count(checkpoint.config)
-    tensors = Counter(map(prefix_of, checkpoint.tensors))
+    tensors = Counter(map(prefix_of, checkpoint.shard_of))
     units: Counter[str] = Counter()
     predicting: Counter[str] = Counter()
     for name in inspection.layouts:
@@ -60,10 +60,10 @@ def prefix_rows(inspection: Inspection) -> tuple[PrefixRow, ...]:
         predicting[prefix] += is_multi_token_prediction(name, layers)
     dense: Counter[str] = Counter()
     dtypes: defaultdict[str, set[str]] = defaultdict(set)
-    for name in groups.dense:
+    for name, geometry in groups.dense.items():
         prefix = prefix_of(name)
         dense[prefix] += 1
-        dtypes[prefix].add(checkpoint.tensors[name].dtype)
+        dtypes[prefix].add(geometry.dtype)
     return tuple(
         PrefixRow(prefix, count, units[prefix], predicting[prefix], dense[prefix], tuple(sorted(dtypes[prefix])))
         for prefix, count in sorted(tensors.items())
@@ -72,10 +72,10 @@ def prefix_rows(inspection: Inspection) -> tuple[PrefixRow, ...]:
 
 def grid_rows(inspection: Inspection) -> tuple[GridRow, ...]:
     """Return a row for each geometry of the units, the most frequent first."""
-    counts = Counter(inspection.layouts.values())
+    rows = sorted(inspection.units_of.items(), key=lambda item: (-len(item[1]), item[0].weight_shape))
     return tuple(
-        GridRow(layout.weight_dtype, layout.weight_shape, layout.scale_dtype, layout.grid, count, layout.orientation_shown)
-        for layout, count in sorted(counts.items(), key=lambda item: (-item[1], item[0].weight_shape))
+        GridRow(layout.weight_dtype, layout.weight_shape, layout.scale_dtype, layout.grid, len(names), layout.orientation_shown)
+        for layout, names in rows
     )
 
 

@@ -54,10 +54,10 @@ def _facts(inspection: Inspection, predicting: int) -> Iterator[str]:
     payload = sum(shard.file_size for shard in checkpoint.shards)
     shards = "1 shard" if len(checkpoint.shards) == 1 else f"{len(checkpoint.shards):,} shards"
     read = f"{size_in_words(payload)}, of which {size_in_words(checkpoint.bytes_read)} were read"
-    yield f"  tensors   {len(checkpoint.tensors):,} in {shards}, {read}"
-    if inspection.layouts:
+    yield f"  tensors   {checkpoint.tensor_count:,} in {shards}, {read}"
+    if inspection.unit_count:
         also = f", {predicting:,} of them in multi-token prediction (MTP)" if predicting else ""
-        yield f"  units     {len(inspection.layouts):,}{also}"
+        yield f"  units     {inspection.unit_count:,}{also}"
 
 
 def _violation(group: ViolationGroup) -> Iterator[str]:
