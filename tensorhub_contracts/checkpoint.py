@@ -119,14 +119,14 @@ def read_checkpoint(
         return _read_single_file(path, visit)
     folder = component_folder(path, component)
     shard_set = find_shards(folder)
-    headers, violations = _read_headers(folder, shard_set.shards, progress, visit)
+    headers, violations, agreed = _read_headers(folder, shard_set, progress, visit)
     violations = [*shard_set.missing, *violations]
     try:
         declarations, config, size = read_declarations(folder)
     except Refusal as refusal:
         declarations, config, size = (), {}, 0
         violations += refusal.violations
-    return _assemble(str(path), component, shard_set, headers, declarations, config, size, violations)
+    return _assemble(str(path), component, shard_set, headers, declarations, config, size, violations, agreed=agreed)
 
 
 def _read_single_file(path: Path, visit: Visit | None) -> Checkpoint:
@@ -148,20 +148,27 @@ def _show(header: Header, visit: Visit | None) -> None:
 
 
 def _read_headers(
-    folder: Path, shards: tuple[str, ...], progress: Progress | None, visit: Visit | None
-) -> tuple[dict[str, Header], list[Violation]]:
+    folder: Path, shard_set: ShardSet, progress: Progress | None, visit: Visit | None
+) -> tuple[dict[str, Header], list[Violation], bool]:
+    """Read every header; return them, what is wrong with them, and whether the index agrees with all of them.
+
+    The index agrees if it puts every tensor of a header into that shard, and names as many tensors as there are.
+    """
     headers: dict[str, Header] = {}
     violations: list[Violation] = []
+    weight_map = shard_set.weight_map or {}
+    agreed = True
     prefix = os.fspath(folder) + os.sep
-    for number, shard in enumerate(shards, 1):
+    for number, shard in enumerate(shard_set.shards, 1):
         try:
             headers[shard] = header = read_header(prefix + shard, name=shard)
+            agreed = agreed and set(map(weight_map.get, header.tensors)) <= {shard}
             _show(header, visit)
         except Refusal as refusal:
             violations += refusal.violations
         if progress is not None:
-            progress(number, len(shards))
-    return headers, violations
+            progress(number, len(shard_set.shards))
+    return headers, violations, agreed and len(weight_map) == sum(len(header.tensors) for header in headers.values())
 
 
 def _assemble(
@@ -173,13 +180,18 @@ def _assemble(
     config: Mapping[str, Any],
     config_size: int,
     violations: Sequence[Violation] = (),
+    *,
+    agreed: bool = False,
 ) -> Checkpoint:
-    """Put a checkpoint together; raise `Refusal` with `violations` and all that shards and index disagree on."""
+    """Put a checkpoint together; `agreed` says that index and headers were found to agree.
+
+    Raises `Refusal` with `violations` and all that shards and index disagree on.
+    """
     weight_map = shard_set.weight_map
     twice: dict[str, tuple[str, ...]] = {}
     disagreeing: list[Violation] = []
     shard_of: Mapping[str, str] = {}
-    if weight_map is not None and _agrees(weight_map, headers):
+    if weight_map is not None and agreed:
         shard_of = weight_map
     elif len(headers) == len(shard_set.shards) and not shard_set.missing:  # else what the unread shards hold is unknown
         twice = _held_twice(headers) if len(headers) > 1 else {}
@@ -198,13 +210,6 @@ def _assemble(
         held_twice=twice,
         bytes_read=sum(8 + header.length for header in headers.values()) + shard_set.index_size + config_size,
     )
-
-
-def _agrees(weight_map: Mapping[str, str], headers: Mapping[str, Header]) -> bool:
-    """Whether the index names every tensor of every header, in the shard that holds it, and nothing else."""
-    if len(weight_map) != sum(len(header.tensors) for header in headers.values()):
-        return False
-    return all(set(map(weight_map.get, header.tensors)) <= {shard} for shard, header in headers.items())
 
 
 def _settle(

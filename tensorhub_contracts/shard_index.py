@@ -18,8 +18,8 @@ _REPAIR = "Take the index and the shards from the same export, or download the c
 NUMBERED = re.compile(r"(.*)-(\d{1,9})-of-(\d{1,9})\.safetensors\Z", re.DOTALL)
 
 
-def parse_index(text: bytes, *, name: str, files: Iterable[str] = ()) -> dict[str, str]:
-    """Return the index's map from tensor name to shard name, every name proved to be a plain file name.
+def parse_index(text: bytes, *, name: str, files: Iterable[str] = ()) -> tuple[dict[str, str], list[str]]:
+    """Return the index's map from tensor name to shard name, and the shards, each proved to be a plain file name.
 
     `files` are the names of the `.safetensors` files beside the index; it is read faster when they are all it names.
     Raises `Refusal` with every fault: JSON that is not strict, a tensor listed twice, a shard that is not a file name
@@ -40,7 +40,7 @@ def parse_index(text: bytes, *, name: str, files: Iterable[str] = ()) -> dict[st
         violations += _incomplete_families(list(shards), name)
     if violations:
         raise Refusal(violations)
-    return weight_map
+    return weight_map, sorted(shards)
 
 
 def disagreements(

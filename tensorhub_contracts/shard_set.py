@@ -69,8 +69,7 @@ def find_shards(folder: Path) -> ShardSet:
 
 def _by_index(folder: Path, index: str, indexes: list[str], files: list[str]) -> ShardSet:
     text = read_json_file(folder / index)
-    weight_map = parse_index(text, name=index, files=files)
-    named = sorted(set(weight_map.values()))
+    weight_map, named = parse_index(text, name=index, files=files)
     unreached = [shard for shard in named if shard not in files or not _leads_somewhere(folder / shard)]
     missing = tuple(_missing(folder, shard, index) for shard in unreached)
     extra = tuple(name for name in (*indexes, *files) if name != index and name not in named)

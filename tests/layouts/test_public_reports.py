@@ -209,7 +209,7 @@ def test_b1_10_an_excluded_gate_is_not_gate_proj(wrapper: str, tmp_path: Path) -
     assert not inspection.exclusions.contradicted
     assert inspection.exclusions.matched == bool(wrapper)
     assert inspection.groups is not None
-    assert inspection.groups.dense == (f"{wrapper}layers.0.mlp.gate.weight",)
+    assert tuple(inspection.groups.dense) == (f"{wrapper}layers.0.mlp.gate.weight",)
 
 
 FUSED = {**unit("mlp.gate_up_proj", 1024, 256), **bf16("linear_attn.in_proj_ba.weight", 96, 256)}
@@ -273,7 +273,7 @@ def test_b1_13_an_exclusion_by_a_short_name_is_reported_and_the_dtype_decides(tm
     assert_accepted(inspection, BLOCKWISE, {"language_model.model.layers.0.mlp.up_proj.weight": (4, 2)})
     assert noted(inspection, "matched by suffix", "linear_attn.in_proj_qkv")
     assert inspection.groups is not None
-    assert inspection.groups.dense == (dense,)
+    assert tuple(inspection.groups.dense) == (dense,)
 
 
 @pytest.mark.parametrize("entries", [["model.language_model.layers.1.ple.key_proj"], ["W_up", "W_down"]])
