@@ -131,7 +131,7 @@ def _parse_fast(raw: bytes, payload_size: int) -> tuple[dict[str, TensorEntry], 
             if raw[16:end].count(b'"') != 4 * len(metadata):  # a repeated key: its quotes are there, its entry is not
                 return None
             if raw[end : end + 2] == b',"':
-                body = b"{" + raw[end + 1 :]
+                body = b"".join((b"{", memoryview(raw)[end + 1 :]))
             elif raw[end:].strip(b" ") == b"}":
                 return ({}, [], metadata) if payload_size == 0 else None
             else:

@@ -21,7 +21,7 @@ def identify(checkpoint: Checkpoint, registry: Registry, groups: TensorGroups, w
     evidence = gather_evidence(checkpoint, registry, groups)
     contract = wanted or _choose(evidence)
     units_of: dict[UnitLayout, list[str]] = {}
-    for signature, judgement in evidence.judgements.get(contract.handle, {}).items():
+    for signature, judgement in evidence.judged(contract.handle).items():
         if isinstance(judgement, UnitLayout):
             units_of.setdefault(judgement, []).extend(groups.quantized[signature])
     violations = list(empty_violations(checkpoint, groups))
@@ -41,7 +41,6 @@ def identify(checkpoint: Checkpoint, registry: Registry, groups: TensorGroups, w
         contract=contract.handle if accepted else None,
         digest=registry.digest(contract.handle) if accepted else None,
         nearest=contract.handle if checkpoint.tensor_count else None,
-        resembles=_resembles(evidence),
         violations=tuple(violations),
         proved=tuple(proved(evidence, contract, sum(map(len, units_of.values())))) if accepted else (),
         unproved=tuple(unproved(evidence, contract)),
@@ -49,6 +48,7 @@ def identify(checkpoint: Checkpoint, registry: Registry, groups: TensorGroups, w
         checkpoint=checkpoint,
         groups=groups,
         exclusions=exclusions,
+        likeness=lambda: _resembles(evidence),
         observations=lambda: notes(evidence, contract, exclusions),
     )
 
@@ -68,8 +68,9 @@ def _choose(evidence: Evidence) -> Contract:
         return min(plain, key=lambda contract: dense_strangers(evidence.groups, contract))
     agreed = [
         contracts[handle]
-        for handle in evidence.full
+        for handle in evidence.quantized_contracts
         if (handle in evidence.declared.handles if contracts[handle].declares else not evidence.declared.by_source)
+        and evidence.is_full(handle)
     ]
     if agreed:
         return agreed[0]
@@ -100,7 +101,7 @@ _UNDECLARED, _SAME_METHOD, _OTHER_METHOD = 30, 45, 60
 def _distance(evidence: Evidence, handle: str) -> tuple[int, int]:
     """Return the worst that is wrong if the checkpoint is to be in a contract, and how much is wrong in all."""
     worst = total = _declaration_distance(evidence, handle)
-    for signature, judgement in evidence.judgements[handle].items():
+    for signature, judgement in evidence.judged(handle).items():
         if not isinstance(judgement, UnitLayout):
             weights = [_WEIGHTS.get(finding.code, _WEIGHT_OF_OTHERS) for finding in judgement]
             worst = max(worst, *weights)
@@ -121,7 +122,9 @@ def _resembles(evidence: Evidence) -> tuple[str, ...]:
     """Return the contracts that all units look like, or else those that some look like, most units first."""
     if evidence.full:
         return evidence.full
-    counts = {handle: evidence.matched(handle) for handle in evidence.judgements if not evidence.registry.contracts[handle].whole_tree}
+    counts = {
+        handle: evidence.matched(handle) for handle in evidence.quantized_contracts if not evidence.registry.contracts[handle].whole_tree
+    }
     return tuple(handle for handle, count in sorted(counts.items(), key=lambda item: -item[1]) if count)
 
 

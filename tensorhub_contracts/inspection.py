@@ -25,10 +25,10 @@ class Inspection(msgspec.Struct, frozen=True, dict=True, eq=False):
     """The result of an inspection.
 
     `contract` is the handle that was proved and `digest` its digest, or None if the checkpoint is refused; then
-    `violations` says why, all of it. `nearest` is the contract that the violations were judged against; `resembles`
-    are the contracts that the bytes look like, whatever is declared. `units_of` maps each layout to
+    `violations` says why, all of it. `nearest` is the contract that the violations were judged against. `units_of` maps each layout to
     the names of the weights that have it, for the units that are in the judged contract. `unproved` pairs what headers cannot show with the
-    units concerned (empty: all of them). `observations` yields the notes.
+    units concerned (empty: all of them). `likeness` and `observations` work out
+    `resembles` and the notes.
     """
 
     path: str
@@ -36,7 +36,6 @@ class Inspection(msgspec.Struct, frozen=True, dict=True, eq=False):
     contract: str | None
     digest: str | None
     nearest: str | None
-    resembles: tuple[str, ...]
     violations: tuple[Violation, ...]
     proved: tuple[str, ...]
     unproved: tuple[tuple[str, tuple[str, ...]], ...]
@@ -44,7 +43,13 @@ class Inspection(msgspec.Struct, frozen=True, dict=True, eq=False):
     checkpoint: Checkpoint | None
     groups: TensorGroups | None
     exclusions: ExclusionReport
+    likeness: Callable[[], tuple[str, ...]]
     observations: Callable[[], Iterable[str]]
+
+    @cached_property
+    def resembles(self) -> tuple[str, ...]:
+        """The contracts that the bytes of all units look like, whatever is declared, or else those of some units."""
+        return self.likeness()
 
     @cached_property
     def notes(self) -> tuple[str, ...]:

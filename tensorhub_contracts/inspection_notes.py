@@ -37,7 +37,7 @@ def unproved(evidence: Evidence, contract: Contract) -> Iterator[tuple[str, tupl
         if word == "grid-orientation":
             square = tuple(
                 name
-                for signature, judgement in evidence.judgements[contract.handle].items()
+                for signature, judgement in evidence.judged(contract.handle).items()
                 if isinstance(judgement, UnitLayout) and not judgement.orientation_shown
                 for name in evidence.groups.quantized[signature]
             )
@@ -68,7 +68,7 @@ def notes(evidence: Evidence, contract: Contract, exclusions: ExclusionReport) -
 
 
 def _scale_dtypes(evidence: Evidence, contract: Contract) -> Iterator[str]:
-    for judgement in evidence.judgements.get(contract.handle, {}).values():
+    for judgement in evidence.judged(contract.handle).values():
         if isinstance(judgement, UnitLayout) and judgement.scale_dtype:
             yield judgement.scale_dtype
 

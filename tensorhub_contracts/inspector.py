@@ -64,7 +64,6 @@ def refused(source: Source | Path, component: str, refusal: Refusal, *, nearest:
         contract=None,
         digest=None,
         nearest=nearest or refusal.nearest,
-        resembles=(),
         violations=refusal.violations,
         proved=(),
         unproved=(),
@@ -72,5 +71,6 @@ def refused(source: Source | Path, component: str, refusal: Refusal, *, nearest:
         checkpoint=None,
         groups=None,
         exclusions=ExclusionReport(),
+        likeness=tuple,
         observations=tuple,
     )

@@ -46,16 +46,40 @@ class _Growing:
         self.names: list[str] = []
 
 
-class _Seeds(dict[Geometry, _Growing]):
-    """Makes one signature without sidecars for each geometry, for names that end in `suffix`."""
+class _Seeds(dict[Geometry, "_Growing | None"]):
+    """Makes one signature without sidecars for each geometry, for names that end in `suffix`.
+
+    Values of 16 bits and more and integers have none: under a name like that they are not quantized.
+    """
 
     def __init__(self, suffix: str) -> None:
         super().__init__()
         self.suffix = suffix
 
-    def __missing__(self, geometry: Geometry) -> _Growing:
-        self[geometry] = made = _Growing(self.suffix, geometry, ())
+    def __missing__(self, geometry: Geometry) -> _Growing | None:
+        self[geometry] = made = _Growing(self.suffix, geometry, ()) if geometry.dtype in NARROW_FLOAT else None
         return made
+
+    def of_packed(self, geometry: Geometry) -> _Growing:
+        """Return the signature of a tensor that is known to be quantized, whatever its dtype."""
+        made = self[geometry]
+        if made is None:
+            made = self[geometry] = _Growing(self.suffix, geometry, ())
+        return made
+
+
+class _Sinks(dict[str, "list[tuple[str, Geometry]] | None"]):
+    """Maps the last segment of a name to the list that collects the sidecars of its leaf, or None; remembers each answer."""
+
+    def __init__(self, leaf_names: LeafNames) -> None:
+        super().__init__()
+        self.leaf_names = leaf_names
+        self.of_leaf: dict[str, list[tuple[str, Geometry]]] = {leaf.suffix: [] for leaf in leaf_names.leaves}
+
+    def __missing__(self, segment: str) -> list[tuple[str, Geometry]] | None:
+        leaf = self.leaf_names[segment]
+        self[segment] = sink = None if leaf is None else self.of_leaf[leaf.suffix]
+        return sink
 
 
 class _Steps(dict[tuple[_Growing, Geometry], _Growing]):
@@ -83,6 +107,7 @@ class Grouping:
         self._leaf_names = leaf_names
         self._batches: list[dict[str, _Growing]] = []
         self._seeds: dict[str, _Seeds] = {".weight": _Seeds(".weight")}
+        self._sinks = _Sinks(leaf_names)
         self._steps = {leaf.suffix: _Steps(leaf.suffix) for leaf in leaf_names.leaves}
         self._waiting: list[tuple[str, Leaf, Geometry]] = []
         self._dense: dict[str, Geometry] = {}
@@ -91,25 +116,27 @@ class Grouping:
     def add(self, batch: Iterable[tuple[str, Geometry]]) -> None:
         """Sort names into primary tensors, sidecars, dense and other, and give sidecars to the primaries of the batch."""
         primaries: dict[str, _Growing] = {}
-        dense, other, leaf_names = self._dense, self._other, self._leaf_names
+        dense, other, sinks = self._dense, self._other, self._sinks
         weights = self._seeds[".weight"]
-        sidecars: dict[str, list[tuple[str, Geometry]]] = {leaf.suffix: [] for leaf in leaf_names.leaves}
         for name, geometry in batch:
             # No leaf is called "weight", so that most names are settled without cutting out their last segment.
             if name.endswith(".weight"):
-                if geometry.dtype in NARROW_FLOAT:
-                    primaries[name] = weights[geometry]
+                growing = weights[geometry]
+                if growing is not None:
+                    primaries[name] = growing
                     continue
-            elif (leaf := leaf_names[name[name.rfind(".") + 1 :]]) is not None:
-                sidecars[leaf.suffix].append((name, geometry))
+            elif (sink := sinks[name[name.rfind(".") + 1 :]]) is not None:
+                sink.append((name, geometry))
                 continue
             elif geometry.dtype in NARROW_FLOAT:
                 primaries[name] = self._seed(name, geometry)
                 continue
             (dense if geometry.dtype in DENSE else other)[name] = geometry
-        for leaf in leaf_names.leaves:
-            if sidecars[leaf.suffix]:
-                self._attach(sidecars[leaf.suffix], leaf, primaries)
+        for leaf in self._leaf_names.leaves:
+            sidecars = sinks.of_leaf[leaf.suffix]
+            if sidecars:
+                self._attach(sidecars, leaf, primaries)
+                sidecars.clear()
         self._batches.append(primaries)
 
     def _attach(self, sidecars: list[tuple[str, Geometry]], leaf: Leaf, primaries: dict[str, _Growing]) -> None:
@@ -118,7 +145,7 @@ class Grouping:
         cut = -len(leaf.suffix)
         beside = leaf.beside[0] if leaf.beside else ""
         for name, geometry in sidecars:
-            primary = name[:cut] + beside
+            primary = name[:cut] + beside if beside else name[:cut]
             growing = primaries.get(primary)
             if growing is None:
                 waiting.append((name, leaf, geometry))
@@ -173,18 +200,19 @@ class Grouping:
         suffix = self._leaf_names.primary_suffix(name)
         if suffix not in self._seeds:
             self._seeds[suffix] = _Seeds(suffix)
-        return self._seeds[suffix][geometry]
+        return self._seeds[suffix].of_packed(geometry)
 
     def _by_signature(self) -> dict[Signature, list[str]]:
-        found: dict[int, _Growing] = {}
         for batch in self._batches:
             for name, growing in batch.items():
                 growing.names.append(name)
-                found[id(growing)] = growing
         quantized: dict[Signature, list[str]] = {}
-        for each in found.values():
-            signature = (each.suffix, each.geometry.dtype, each.geometry.shape, tuple(sorted(each.sides)))
-            quantized.setdefault(signature, []).extend(each.names)
+        seeds = [each for table in self._seeds.values() for each in table.values() if each is not None]
+        grown = [each for table in self._steps.values() for each in table.values()]
+        for each in seeds + grown:
+            if each.names:
+                signature = (each.suffix, each.geometry.dtype, each.geometry.shape, tuple(sorted(each.sides)))
+                quantized.setdefault(signature, []).extend(each.names)
         return quantized
 
 

@@ -37,7 +37,7 @@ def layout_violations(evidence: Evidence, contract: Contract) -> Iterator[Violat
         found = f"{len(evidence.groups.dense):,} dense tensors and no quantized one"
         remedy = "Take the configuration from the export that wrote the weights: a dense checkpoint declares no quantization."
         yield Violation("units-missing", evidence.checkpoint.path, f"at least one unit of {contract.handle}", found, remedy)
-    judgements = evidence.judgements.get(contract.handle, {})
+    judgements = evidence.judged(contract.handle)
     siblings = Siblings(evidence.checkpoint.shard_of, evidence.registry)
     for signature, names in evidence.groups.quantized.items():
         judgement = judgements.get(signature)
@@ -109,6 +109,8 @@ def _family(evidence: Evidence, signature: Signature) -> tuple[str, ...] | None:
 
 def _mixed(evidence: Evidence, contract: Contract) -> Iterator[Violation]:
     """More than one quantized layout in one tree: units of different families, or proved in different contracts."""
+    if evidence.is_full(contract.handle):
+        return
     families: dict[tuple[str, ...], list[Signature]] = {}
     for signature in evidence.groups.quantized:
         family = _family(evidence, signature)
@@ -141,8 +143,8 @@ def _head(key: tuple[str, ...]) -> tuple[str, ...]:
 def _contracts_of(evidence: Evidence, signature: Signature) -> list[str]:
     return [
         handle
-        for handle, judgements in evidence.judgements.items()
-        if isinstance(judgements[signature], UnitLayout) and not evidence.registry.contracts[handle].whole_tree
+        for handle in evidence.quantized_contracts
+        if isinstance(evidence.judged(handle)[signature], UnitLayout) and not evidence.registry.contracts[handle].whole_tree
     ]
 
 
