@@ -203,16 +203,17 @@ class Grouping:
         return self._seeds[suffix].of_packed(geometry)
 
     def _by_signature(self) -> dict[Signature, list[str]]:
+        """Collect the names of each signature, in the order of the headers."""
+        found: list[_Growing] = []
         for batch in self._batches:
             for name, growing in batch.items():
+                if not growing.names:
+                    found.append(growing)
                 growing.names.append(name)
         quantized: dict[Signature, list[str]] = {}
-        seeds = [each for table in self._seeds.values() for each in table.values() if each is not None]
-        grown = [each for table in self._steps.values() for each in table.values()]
-        for each in seeds + grown:
-            if each.names:
-                signature = (each.suffix, each.geometry.dtype, each.geometry.shape, tuple(sorted(each.sides)))
-                quantized.setdefault(signature, []).extend(each.names)
+        for each in found:
+            signature = (each.suffix, each.geometry.dtype, each.geometry.shape, tuple(sorted(each.sides)))
+            quantized.setdefault(signature, []).extend(each.names)
         return quantized
 
 
