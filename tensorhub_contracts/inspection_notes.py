@@ -74,7 +74,7 @@ def _scale_dtypes(evidence: Evidence, contract: Contract) -> Iterator[str]:
 
 
 def _exclusion_notes(report: ExclusionReport) -> Iterator[str]:
-    entries = _count(report.entries, "exclusion entry", "exclusion entries")
+    entries = f"{report.entries:,} exclusion entries"
     if report.entries and not report.matched:
         yield f"0 of {entries} match any tensor: configuration and tree may come from different exports"
     elif report.unmatched:
@@ -118,8 +118,8 @@ def _some(names: Iterable[str]) -> str:
     return ", ".join(listed[:3]) + (f" and {len(listed) - 3:,} more" if len(listed) > 3 else "")
 
 
-def _count(count: int, word: str, plural: str = "") -> str:
-    return f"{count:,} {word if count == 1 else plural or word + 's'}"
+def _count(count: int, word: str) -> str:
+    return f"{count:,} {word if count == 1 else word + 's'}"
 
 
 def grid_line(layout: UnitLayout) -> str:
