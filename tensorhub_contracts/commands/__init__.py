@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import traceback
 from typing import Final, NoReturn
 
 import click
@@ -81,6 +80,8 @@ def main() -> NoReturn:
         click.echo(f"The registry is wrong:\n{error}\n{_FAULT}", err=True)
         code = EXIT_FAULT
     except Exception:
+        import traceback  # a fault has time for it, a start has not
+
         traceback.print_exc()
         click.echo(f"{_FAULT} Please report it with the lines above.", err=True)
         code = EXIT_FAULT
