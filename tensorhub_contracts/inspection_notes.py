@@ -8,7 +8,6 @@ from tensorhub_contracts.contract import Contract
 from tensorhub_contracts.evidence import Evidence
 from tensorhub_contracts.exclusions import ExclusionReport
 from tensorhub_contracts.registry_check import UNPROVED
-from tensorhub_contracts.shapes import write_shape
 from tensorhub_contracts.unit_matching import UnitLayout
 
 
@@ -120,9 +119,3 @@ def _some(names: Iterable[str]) -> str:
 
 def _count(count: int, word: str) -> str:
     return f"{count:,} {word if count == 1 else word + 's'}"
-
-
-def grid_line(layout: UnitLayout) -> str:
-    """Write a unit's geometry: `F8_E4M3 [576, 7168] with F32 grid [5, 56]`."""
-    grid = f" with {layout.scale_dtype} {'grid' if layout.block else 'scale'} {write_shape(layout.grid)}" if layout.scale_leaf else ""
-    return f"{layout.weight_dtype} {write_shape(layout.weight_shape)}{grid}"

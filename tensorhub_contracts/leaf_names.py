@@ -21,8 +21,7 @@ class LeafNames(dict[str, "Leaf | None"]):
     def __missing__(self, segment: str) -> Leaf | None:
         dotted = "." + segment
         for leaf in self.leaves:
-            suffix = leaf.suffix
-            if dotted == suffix if suffix.startswith(".") else dotted.endswith(suffix):
+            if _ends_in(dotted, leaf.suffix):
                 self[segment] = leaf
                 return leaf
         self[segment] = None
@@ -32,9 +31,7 @@ class LeafNames(dict[str, "Leaf | None"]):
         """Return the payload whose name the segment bears, if the dtype is one of its own."""
         dotted = "." + segment
         for payload in self.payloads:
-            suffix = payload.suffix
-            matches = dotted == suffix if suffix.startswith(".") else dotted.endswith(suffix)
-            if matches and (not payload.dtypes or dtype in payload.dtypes):
+            if _ends_in(dotted, payload.suffix) and (not payload.dtypes or dtype in payload.dtypes):
                 return payload
         return None
 
@@ -53,3 +50,8 @@ class LeafNames(dict[str, "Leaf | None"]):
             return None
         stem = side[: len(side) - len(leaf.suffix)]
         return leaf.suffix if any(stem + beside == primary for beside in leaf.beside) else None
+
+
+def _ends_in(dotted: str, suffix: str) -> bool:
+    """Whether a last segment, with its dot, ends in a suffix: one with a dot of its own stands for all of the segment."""
+    return dotted == suffix if suffix.startswith(".") else dotted.endswith(suffix)

@@ -101,8 +101,8 @@ def _looks_like(evidence: Evidence) -> str:
 def _family(evidence: Evidence, signature: Signature) -> tuple[str, ...] | None:
     """Return what kind of unit a signature is, coarsely: storage and the names of its scales; None if that is unclear."""
     _, dtype, _, sides = signature
-    scales = tuple(sorted(side[0] for side in sides if _role(evidence, side[0]) in ("weight-scale", "global-scale")))
-    if sum(_role(evidence, each) == "weight-scale" for each in scales) != 1:
+    scales = tuple(sorted(side[0] for side in sides if evidence.judge.role(side[0]) in ("weight-scale", "global-scale")))
+    if sum(evidence.judge.role(each) == "weight-scale" for each in scales) != 1:
         return None
     return ("F8" if dtype.startswith("F8") else dtype, *scales)
 
@@ -172,7 +172,7 @@ def _declared_block_disagrees(evidence: Evidence, contract: Contract) -> Iterato
         return
     for signature, names in evidence.groups.quantized.items():
         _, _, shape, sides = signature
-        scale = next((each for each in sides if _role(evidence, each[0]) == "weight-scale"), None)
+        scale = next((each for each in sides if evidence.judge.role(each[0]) == "weight-scale"), None)
         if scale is None or len(shape) < 2:
             continue
         needed = block_grid(shape, declared)
@@ -228,7 +228,3 @@ def _orphan(evidence: Evidence, name: str, leaf: Leaf) -> Violation:
 def _resembles(evidence: Evidence, signature: Signature, contract: Contract) -> str:
     others = [handle for handle in _contracts_of(evidence, signature) if handle != contract.handle]
     return others[0] if others else ""
-
-
-def _role(evidence: Evidence, suffix: str) -> str:
-    return next(leaf.role for leaf in evidence.registry.leaves if leaf.suffix == suffix)

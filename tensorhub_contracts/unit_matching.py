@@ -79,7 +79,7 @@ class UnitJudge:
 
     def _layout(self, signature: Signature, contract: Contract, form: Form) -> UnitLayout:
         _, dtype, shape, sides = signature
-        scale = next((each for each in sides if self._role(each[0]) == "weight-scale"), None)
+        scale = next((each for each in sides if self.role(each[0]) == "weight-scale"), None)
         symbols = next((found for pattern in form.primary.patterns if (found := bind(pattern, shape)) is not None), {})
         return UnitLayout(
             contract=contract.handle,
@@ -94,7 +94,8 @@ class UnitJudge:
             sides=sides,
         )
 
-    def _role(self, suffix: str) -> str:
+    def role(self, suffix: str) -> str:
+        """Return what the sidecar with this leaf means."""
         return next(leaf.role for leaf in self._leaf_names.leaves if leaf.suffix == suffix)
 
     def _findings(self, signature: Signature, contract: Contract, form: Form) -> Iterator[Finding]:
@@ -121,11 +122,11 @@ class UnitJudge:
         _, dtype, shape, sides = signature
         present = {side[0] for side in sides}
         strange = [side for side in sides if side[0] not in wanted]
-        strange_scale = any(self._role(side[0]) == "weight-scale" for side in strange)
+        strange_scale = any(self.role(side[0]) == "weight-scale" for side in strange)
         for leaf, facts in wanted.items():
             if leaf in present or facts.optional:
                 continue
-            if self._role(leaf) == "weight-scale" and strange_scale:
+            if self.role(leaf) == "weight-scale" and strange_scale:
                 continue  # the scale is there under another name, and that is what is reported
             expected = f"{' or '.join(facts.dtypes)} {write_pattern(facts.patterns[0])}"
             found = f"no such tensor beside {dtype} {write_shape(shape)}"
@@ -152,8 +153,8 @@ class UnitJudge:
     ) -> Finding:
         """A sidecar that the form does not have: a second scale, a scale of another layout, or a forbidden leaf."""
         found = f"{dtype} {write_shape(shape)}" + (f": {why}" if (why := describe_grid(weight, shape)) else "")
-        scales = [each for each in wanted if self._role(each) == "weight-scale"]
-        if self._role(leaf) != "weight-scale":
+        scales = [each for each in wanted if self.role(each) == "weight-scale"]
+        if self.role(leaf) != "weight-scale":
             remedy = "A tensor that the contract does not know changes how the weight is meant: remove it where the checkpoint is made."
             return Finding("leaf-forbidden", leaf, "no such tensor in this contract", found, remedy)
         if not scales:
