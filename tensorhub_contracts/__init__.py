@@ -6,41 +6,109 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tensorhub_contracts.errors import Refusal, RegistryError, TensorhubError, Violation
+    from tensorhub_contracts.artifact_record import Artifact, record_artifact
+    from tensorhub_contracts.decoder_declaration import DecoderDeclaration, contract_decoders_of, implements_contract
+    from tensorhub_contracts.demand import Demand
+    from tensorhub_contracts.errors import (
+        DeclarationError,
+        FaultError,
+        PluginError,
+        PluginSelectionError,
+        Refusal,
+        RegistryError,
+        TensorhubError,
+        Violation,
+    )
+    from tensorhub_contracts.execution_lanes import derive_execution_lanes
+    from tensorhub_contracts.hookspecs import hookimpl
+    from tensorhub_contracts.image_lanes import ImageLanes
     from tensorhub_contracts.inspection import Inspection, Unit
     from tensorhub_contracts.inspector import inspect, inspect_hf_fp8_blockwise
+    from tensorhub_contracts.installed_registry import installed_registry
+    from tensorhub_contracts.lane_names import LaneName, parse_lane
+    from tensorhub_contracts.owned_contracts import OwnedContracts, read_contracts
+    from tensorhub_contracts.plugins import installed_plugins
+    from tensorhub_contracts.problem_details import Problem, problem_details
     from tensorhub_contracts.registry import Registry, load_registry
     from tensorhub_contracts.resolution import resolve
+    from tensorhub_contracts.satisfying import satisfies
+    from tensorhub_contracts.verdict import Verdict
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Artifact": "artifact_record",
+    "DeclarationError": "errors",
+    "DecoderDeclaration": "decoder_declaration",
+    "Demand": "demand",
+    "FaultError": "errors",
+    "ImageLanes": "image_lanes",
     "Inspection": "inspection",
+    "LaneName": "lane_names",
+    "OwnedContracts": "owned_contracts",
+    "PluginError": "errors",
+    "PluginSelectionError": "errors",
+    "Problem": "problem_details",
     "Refusal": "errors",
     "Registry": "registry",
     "RegistryError": "errors",
     "TensorhubError": "errors",
     "Unit": "inspection",
+    "Verdict": "verdict",
     "Violation": "errors",
+    "record_artifact": "artifact_record",
+    "contract_decoders_of": "decoder_declaration",
+    "derive_execution_lanes": "execution_lanes",
+    "hookimpl": "hookspecs",
+    "implements_contract": "decoder_declaration",
     "inspect": "inspector",
     "inspect_hf_fp8_blockwise": "inspector",
+    "installed_plugins": "plugins",
+    "installed_registry": "installed_registry",
     "load_registry": "registry",
+    "parse_lane": "lane_names",
+    "problem_details": "problem_details",
+    "read_contracts": "owned_contracts",
     "resolve": "resolution",
+    "satisfies": "satisfying",
 }
 
 __all__ = [
+    "Artifact",
+    "DeclarationError",
+    "DecoderDeclaration",
+    "Demand",
+    "FaultError",
+    "ImageLanes",
     "Inspection",
+    "LaneName",
+    "OwnedContracts",
+    "PluginError",
+    "PluginSelectionError",
+    "Problem",
     "Refusal",
     "Registry",
     "RegistryError",
     "TensorhubError",
     "Unit",
+    "Verdict",
     "Violation",
     "__version__",
+    "contract_decoders_of",
+    "derive_execution_lanes",
+    "hookimpl",
+    "implements_contract",
     "inspect",
     "inspect_hf_fp8_blockwise",
+    "installed_plugins",
+    "installed_registry",
     "load_registry",
+    "parse_lane",
+    "problem_details",
+    "read_contracts",
+    "record_artifact",
     "resolve",
+    "satisfies",
 ]
 
 

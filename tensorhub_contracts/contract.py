@@ -26,6 +26,7 @@ Evidence = Literal["code", "report", "inferred"]
 Source = Literal["quantization_config", "hf_quant_config", "params"]
 Role = Literal["weight-scale", "global-scale", "activation-scale", "zero-point", "cache-scale", "producer-note"]
 ScaleDirection = Literal["multiply", "global-divides", "none"]
+Execution = Literal["eager", "compiled"]
 
 
 class TensorFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -94,9 +95,9 @@ class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     element: str
     reference_dequant: str
     evidence: Evidence
-    decoder: Literal["shipped", "none"]
     source: str
     unproved: tuple[str, ...]
+    decoder: Literal["shipped", "none"] = "none"
     scale_direction: ScaleDirection = "none"
     block: tuple[int, int] | None = None
     multiple_of: dict[str, int] = {}
@@ -142,6 +143,19 @@ class ReferenceDequant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rounding: str
 
 
+class LaneBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a decoder may declare that it serves: weights of `elements`, computed with as the body's name says.
+
+    Lanes with a lower `rank` come first. `executions` are the ways in which the body may run, in order.
+    """
+
+    body: str
+    rank: int
+    elements: tuple[str, ...]
+    executions: tuple[Execution, ...]
+    summary: str
+
+
 class Conversion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An edge between contracts: `producible` loses precision and is done ahead of time, `decodable` is exact."""
 
@@ -166,5 +180,17 @@ class RegistryFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     leaf: tuple[Leaf, ...] = ()
     payload: tuple[Payload, ...] = ()
     reference_dequant: tuple[ReferenceDequant, ...] = ()
+    lane: tuple[LaneBody, ...] = ()
     conversion: tuple[Conversion, ...] = ()
     superseded: tuple[Superseded, ...] = ()
+
+
+class OwnedContractsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The contracts that a plugin owns, all of one producer, structured and not yet judged."""
+
+    schema: int
+    producer: str
+    contract: tuple[Contract, ...]
+    leaf: tuple[Leaf, ...] = ()
+    payload: tuple[Payload, ...] = ()
+    reference_dequant: tuple[ReferenceDequant, ...] = ()

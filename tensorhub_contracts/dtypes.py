@@ -28,6 +28,9 @@ NARROW_FLOAT: Final = frozenset({"F4", "F6_E2M3", "F6_E3M2", "F8_E5M2", "F8_E4M3
 #: Bytes that hold packed elements when a sidecar or a payload name says so, and plain integers otherwise.
 PACKED: Final = frozenset({"U8", "I8"})
 
+#: What a contract's element may be: a dtype, or elements of four bits that the format stores packed in bytes.
+ELEMENTS: Final = frozenset({*BITS, "F4_E2M1", "I4"})
+
 _LIMIT = 2**64
 
 

@@ -12,7 +12,7 @@ class Violation(msgspec.Struct, frozen=True):
 
     `code` is one of the closed list in `refusal_codes.toml`. `object` names the tensor, file, key or handle that is
     wrong; `shard` is the file that holds it, where there is one. `resembles` is the contract whose way of writing the
-    object was found, or empty.
+    object was found, or empty. `component` is the part of a pipeline that it is about, where several are judged at once.
     """
 
     code: str
@@ -22,16 +22,18 @@ class Violation(msgspec.Struct, frozen=True):
     remedy: str
     shard: str = ""
     resembles: str = ""
+    component: str = ""
 
     def __post_init__(self) -> None:
         """Make every field text that can be written: names of files and tensors may hold what UTF-8 cannot."""
-        for name in ("object", "expected", "found", "shard"):
+        for name in ("object", "expected", "found", "shard", "component"):
             text = getattr(self, name)
             if not text.isascii():
                 msgspec.structs.force_setattr(self, name, text.encode("utf-8", "backslashreplace").decode("utf-8"))
 
     def __str__(self) -> str:
         place = f" (in {self.shard})" if self.shard else ""
+        place += f" of {self.component}" if self.component else ""
         looks = f" This is how {self.resembles} writes it." if self.resembles else ""
         return f"{self.code}: {self.object}{place}: expected {self.expected}; found {self.found}.{looks} {self.remedy}"
 
@@ -59,11 +61,28 @@ class Refusal(TensorhubError):
         return tuple(dict.fromkeys(violation.code for violation in self.violations))
 
 
-class RegistryError(TensorhubError):
-    """The registry itself is wrong: a fault of ours or of a plugin, never of a checkpoint.
+class FaultError(TensorhubError):
+    """Something of ours or of a plugin is wrong, never a checkpoint. `problems` lists every fault."""
 
-    `problems` lists every fault as "path: what is wrong".
-    """
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+class RegistryError(FaultError):
+    """The registry, or the contracts that a plugin owns, are wrong; each problem is "path: what is wrong"."""
+
+
+class DeclarationError(FaultError):
+    """What a decoder declares with `implements_contract` is wrong; each problem is "argument: what is wrong"."""
+
+
+class PluginError(FaultError):
+    """Plugins could not be found or are not as the caller asked for; each problem names the plugin."""
+
+
+class PluginSelectionError(TensorhubError):
+    """`TENSORHUB_PLUGINS` names what is not there or is not well formed. `problems` lists every one."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)

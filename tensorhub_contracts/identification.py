@@ -50,6 +50,7 @@ def identify(checkpoint: Checkpoint, registry: Registry, groups: TensorGroups, w
         exclusions=exclusions,
         likeness=lambda: _resembles(evidence),
         observations=lambda: notes(evidence, contract, exclusions),
+        facts=contract,
     )
 
 

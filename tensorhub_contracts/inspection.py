@@ -8,6 +8,7 @@ from functools import cached_property
 import msgspec
 
 from tensorhub_contracts.checkpoint import Checkpoint
+from tensorhub_contracts.contract import Contract
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.exclusions import ExclusionReport
 from tensorhub_contracts.tensor_groups import TensorGroups
@@ -28,7 +29,7 @@ class Inspection(msgspec.Struct, frozen=True, dict=True, eq=False):
     `violations` says why, all of it. `nearest` is the contract that the violations were judged against. `units_of` maps each layout to
     the names of the weights that have it, for the units that are in the judged contract. `unproved` pairs what headers cannot show with the
     units concerned (empty: all of them). `likeness` and `observations` work out
-    `resembles` and the notes.
+    `resembles` and the notes. `facts` are those of the judged contract.
     """
 
     path: str
@@ -45,6 +46,7 @@ class Inspection(msgspec.Struct, frozen=True, dict=True, eq=False):
     exclusions: ExclusionReport
     likeness: Callable[[], tuple[str, ...]]
     observations: Callable[[], Iterable[str]]
+    facts: Contract | None = None
 
     @cached_property
     def resembles(self) -> tuple[str, ...]:
@@ -75,6 +77,18 @@ class Inspection(msgspec.Struct, frozen=True, dict=True, eq=False):
     def units(self) -> Iterator[Unit]:
         """The units in the judged contract, those of one layout together."""
         return (Unit(name, layout) for name, layout in self.layouts.items())
+
+    def tensors_of(self, unit: Unit) -> dict[str, str]:
+        """Return the names of a unit's tensors by their role in the contract's form: `weight`, `scale`, …
+
+        Optional tensors are there if the checkpoint has them.
+        """
+        if self.facts is None or self.checkpoint is None:
+            return {}
+        form = next(form for form in self.facts.form if form.name == unit.layout.form)
+        stem = unit.name.removesuffix(form.primary.suffix)
+        names = {role: stem + tensor.suffix for role, tensor in form.tensors.items()}
+        return {role: name for role, name in names.items() if name in self.checkpoint.shard_of}
 
     @property
     def codes(self) -> tuple[str, ...]:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from tensorhub_contracts.contract import Contract
 from tensorhub_contracts.evidence import Evidence
 from tensorhub_contracts.exclusions import ExclusionReport
-from tensorhub_contracts.registry_check import UNPROVED
 from tensorhub_contracts.unit_matching import UnitLayout
+from tensorhub_contracts.unproved_words import UNPROVED
 
 
 def proved(evidence: Evidence, contract: Contract, units: int) -> Iterator[str]:

@@ -11,8 +11,9 @@ from tensorhub_contracts.exclusions import ExclusionReport
 from tensorhub_contracts.header import Source
 from tensorhub_contracts.identification import identify
 from tensorhub_contracts.inspection import Inspection
+from tensorhub_contracts.installed_registry import installed_registry
 from tensorhub_contracts.leaf_names import LeafNames
-from tensorhub_contracts.registry import Registry, load_registry
+from tensorhub_contracts.registry import Registry
 from tensorhub_contracts.resolution import resolve
 from tensorhub_contracts.tensor_groups import Grouping, group_tensors
 
@@ -28,10 +29,11 @@ def inspect(
     """Find out which contract a checkpoint is in, from its headers alone.
 
     `source` is a folder, a `.safetensors` file, an open binary file or the bytes of one; `component` picks a
-    sub-folder of a pipeline. With `contract`, the checkpoint is judged against exactly that handle. Never raises for
-    a bad checkpoint: the result lists what is wrong. Raises `Refusal` for a `contract` that is not in the registry.
+    sub-folder of a pipeline. With `contract`, the checkpoint is judged against exactly that handle. `registry` is by
+    default the one of this installation, with the contracts that plugins own. Never raises for a bad checkpoint: the
+    result lists what is wrong. Raises `Refusal` for a `contract` that is not in the registry.
     """
-    registry = registry or load_registry()
+    registry = registry or installed_registry()
     wanted = resolve(contract, registry) if contract is not None else None
     collecting = gc.isenabled()
     gc.disable()  # 100,000 entries make no cycles, and tracing them would take a third of the time

@@ -35,6 +35,10 @@ class LeafNames(dict[str, "Leaf | None"]):
                 return payload
         return None
 
+    def of_suffix(self, suffix: str) -> Leaf | None:
+        """Return the leaf of a tensor whose name is any stem followed by `suffix`, or None."""
+        return self[suffix.rpartition(".")[2] if "." in suffix else "stem" + suffix]
+
     def primary_suffix(self, name: str) -> str:
         """Return what a primary tensor's name ends in: `.weight`, a payload's suffix, or nothing for a bare parameter."""
         return next((suffix for suffix in self.primary_suffixes if name.endswith(suffix)), "")
@@ -45,7 +49,7 @@ class LeafNames(dict[str, "Leaf | None"]):
         Both are what follows one and the same stem: `.weight` and `.weight_scale_inv` give `_scale_inv`. None if no
         leaf says so.
         """
-        leaf = self["stem" + side if not side.startswith(".") else side.rpartition(".")[2]]
+        leaf = self.of_suffix(side)
         if leaf is None or not side.endswith(leaf.suffix):
             return None
         stem = side[: len(side) - len(leaf.suffix)]

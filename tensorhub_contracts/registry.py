@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tensorhub_contracts.contract import Contract, Conversion, Leaf, Payload, ReferenceDequant, RegistryFile, Superseded
+from tensorhub_contracts.contract import Contract, Conversion, LaneBody, Leaf, Payload, ReferenceDequant, RegistryFile, Superseded
 from tensorhub_contracts.errors import RegistryError
 from tensorhub_contracts.registry_structure import structure
 
@@ -20,6 +20,8 @@ SCHEMA: Final = 1
 class Registry(msgspec.Struct, frozen=True):
     """The contracts that this installation knows, with the leaf names that tell layouts apart.
 
+    `lanes` maps each body of the lane table to its facts, best rank first. `decoded` holds the handles that a decoder
+    is installed for, and `unavailable` a line for each plugin that might own or decode more and is not in use.
     `known_digests` fills up as digests are asked for.
     """
 
@@ -27,9 +29,17 @@ class Registry(msgspec.Struct, frozen=True):
     leaves: tuple[Leaf, ...]
     payloads: tuple[Payload, ...]
     reference_dequants: tuple[ReferenceDequant, ...]
+    lanes: Mapping[str, LaneBody]
     conversions: tuple[Conversion, ...]
     superseded: tuple[Superseded, ...]
+    decoded: frozenset[str]
+    unavailable: tuple[str, ...] = ()
     known_digests: dict[str, str] = {}
+
+    @property
+    def unavailable_note(self) -> str:
+        """A sentence on the plugins that might have had what is missing and are not in use; empty if there are none."""
+        return f" Plugins that might have it and are not in use: {'; '.join(self.unavailable)}." if self.unavailable else ""
 
     def digest(self, handle: str) -> str:
         """Return the digest of a contract of this registry; computed once."""
@@ -91,6 +101,8 @@ def _registry(content: RegistryFile) -> Registry:
         leaves=content.leaf,
         payloads=content.payload,
         reference_dequants=content.reference_dequant,
+        lanes={lane.body: lane for lane in sorted(content.lane, key=lambda lane: lane.rank)},
         conversions=content.conversion,
         superseded=content.superseded,
+        decoded=frozenset(contract.handle for contract in content.contract if contract.decoder == "shipped"),
     )

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from tensorhub_contracts.contract import Contract, Form, RegistryFile, Requirement
-from tensorhub_contracts.dtypes import BITS
+from tensorhub_contracts.contract import Contract, Form, LaneBody, RegistryFile, Requirement
+from tensorhub_contracts.dtypes import BITS, ELEMENTS
 from tensorhub_contracts.errors import Refusal
 from tensorhub_contracts.handles import parse_handle
+from tensorhub_contracts.lane_names import parse_lane
 from tensorhub_contracts.leaf_names import LeafNames
 from tensorhub_contracts.shapes import parse_shape
-
-#: What headers cannot show, by the word that contracts use for it.
-UNPROVED = {
-    "values": "the values: scales that are zero, negative or not finite, and NaN codes, are seen only when bytes are read",
-    "scale-direction": "the direction of the scale: that it multiplies is part of the contract, not of the headers",
-    "grid-orientation": "the orientation of a scale grid with as many blocks down as across: it has the same shape transposed",
-    "member-origins": "where members begin inside a fused weight: the contract counts blocks from row 0 of the stored tensor",
-    "no-scale-was-removed": "that no scale was lost: in this contract the absence of scales is the identity",
-    "nibble-order": "which of two packed elements lies in the low nibble",
-    "swizzle": "the order of the swizzled scales",
-}
+from tensorhub_contracts.unproved_words import UNPROVED
 
 
 def faults(content: RegistryFile) -> list[str]:
@@ -28,13 +19,15 @@ def faults(content: RegistryFile) -> list[str]:
     found: list[str] = []
     seen: set[str] = set()
     leaf_names = LeafNames(content.leaf, content.payload)
-    dequants = {each.name for each in content.reference_dequant} | {"none"}
+    dequants = {each.name for each in content.reference_dequant}
+    lanes = {each.body: each for each in content.lane}
     for place, contract in enumerate(content.contract):
         path = f"contract[{place}] ({contract.handle})"
         if contract.handle in seen:
             found.append(f"{path}.handle: listed twice")
         seen.add(contract.handle)
-        found += (f"{path}.{fault}" for fault in _contract_faults(contract, dequants, leaf_names))
+        found += (f"{path}.{fault}" for fault in contract_faults(contract, dequants, leaf_names, lanes))
+    found += _lane_faults(content.lane)
     for place, conversion in enumerate(content.conversion):
         found += (
             f"conversion[{place}]: {handle} is not a contract of this registry"
@@ -60,21 +53,27 @@ def digest_clashes(digests: dict[str, str]) -> list[str]:
     return clashes
 
 
-def _contract_faults(contract: Contract, dequants: set[str], leaf_names: LeafNames) -> Iterator[str]:
+def contract_faults(contract: Contract, dequants: Iterable[str], leaf_names: LeafNames, lanes: Mapping[str, LaneBody]) -> Iterator[str]:
+    """Yield what is wrong with one contract, as `path inside the contract: what is wrong`.
+
+    `dequants` are the names of the reference dequants, `lanes` the bodies of the lane table.
+    """
     try:
         parse_handle(contract.handle)
     except Refusal as refusal:
         yield f"handle: {refusal.violations[0].expected}, not {contract.handle!r}"
-    if contract.element not in {*BITS, "F4_E2M1"}:
+    if contract.element not in ELEMENTS:
         yield f"element: {contract.element} is not a dtype"
-    if contract.reference_dequant not in dequants:
+    if contract.reference_dequant not in {*dequants, "none"}:
         yield f"reference_dequant: {contract.reference_dequant} is not listed under [[reference_dequant]]"
     yield from (f"unproved: {each} is not a known word" for each in contract.unproved if each not in UNPROVED)
-    yield from (
-        f"floors.{lane}: a floor is a compute capability such as 89, or 'none'"
-        for lane, floor in contract.floors.items()
-        if floor != "none" and floor < 1
-    )
+    for body, floor in contract.floors.items():
+        if floor != "none" and floor < 1:
+            yield f"floors.{body}: a floor is a compute capability such as 89, or 'none'"
+        if body not in lanes:
+            yield f"floors.{body}: not a body of the lane table"
+        elif contract.element not in lanes[body].elements:
+            yield f"floors.{body}: its weights are {' or '.join(lanes[body].elements)}, and the element is {contract.element}"
     for dtype in (*contract.dense.matrix_dtypes, *contract.dense.vector_dtypes):
         if dtype not in BITS:
             yield f"dense: {dtype} is not a dtype"
@@ -84,10 +83,27 @@ def _contract_faults(contract: Contract, dequants: set[str], leaf_names: LeafNam
         yield from (f"declares[{place}].{fault}" for requirement in each.require for fault in _requirement_faults(requirement))
 
 
+def _lane_faults(lanes: tuple[LaneBody, ...]) -> Iterator[str]:
+    for place, lane in enumerate(lanes):
+        path = f"lane[{place}] ({lane.body})"
+        try:
+            if parse_lane(lane.body).body != lane.body:
+                yield f"{path}.body: a body is <weights>-<activation>[-<scale>], such as fp8-w8a16"
+        except Refusal as refusal:
+            yield f"{path}.body: {refusal.violations[0].expected}"
+        if any(lane.body == other.body or lane.rank == other.rank for other in lanes[:place]):
+            yield f"{path}: a body before it has the same name or the same rank"
+        if not lane.executions or len(set(lane.executions)) < len(lane.executions):
+            yield f"{path}.executions: at least one, and none twice"
+        yield from (f"{path}.elements: {element} is not an element" for element in lane.elements if element not in ELEMENTS)
+
+
 def _form_faults(form: Form, leaf_names: LeafNames) -> Iterator[str]:
     if "weight" not in form.tensors:
         yield "tensors: the primary tensor, role 'weight', is missing"
         return
+    if form.primary.suffix and leaf_names.of_suffix(form.primary.suffix):
+        yield f"tensors.weight.name: a [[leaf]] says that {form.primary.suffix!r} is a sidecar"
     for role, tensor in form.tensors.items():
         if not tensor.name.startswith(("{module}", "{param}")) or tensor.name.count("{") != 1:
             yield f"tensors.{role}.name: begins with {{module}} or {{param}} and holds no other placeholder"

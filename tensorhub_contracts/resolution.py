@@ -63,4 +63,5 @@ def _with_nearest(refusal: Refusal, text: str, registry: Registry) -> Refusal:
 def _unknown(text: str, registry: Registry) -> Refusal:
     nearest = _nearest(text, registry, cutoff=0.0)
     remedy = f"Did you mean {nearest}? `tensorhub contracts` lists all." if nearest else "`tensorhub contracts` lists all."
+    remedy += registry.unavailable_note
     return Refusal([Violation("contract-unknown", text, "a handle of the registry", text, remedy)], nearest=nearest)

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
 from typing import Any, Final
 
 import msgspec
 
-
-def _registry() -> type:
-    from tensorhub_contracts.contract import RegistryFile
-
-    return RegistryFile
-
-
-def _inspection() -> type:
-    from tensorhub_contracts.reports.json_report import Report
-
-    return Report
-
-
-#: Name to the class that describes it; the class is imported when its schema is asked for.
-SCHEMAS: Final[dict[str, Callable[[], type]]] = {"registry": _registry, "inspection": _inspection}
+#: Name to the class that describes it, as `module:class`; the module is imported when its schema is asked for.
+SCHEMAS: Final = {
+    "registry": "contract:RegistryFile",
+    "plugin-contracts": "contract:OwnedContractsFile",
+    "inspection": "reports.json_report:Report",
+    "plugins": "reports.plugins_report:PluginsReport",
+    "lanes": "image_lanes:ImageLanes",
+    "artifact": "artifact_record:Artifact",
+    "demand": "demand:Demand",
+    "verdict": "verdict:Verdict",
+    "problem": "problem_details:Problem",
+}
 
 
 def json_schema(name: str) -> dict[str, Any]:
-    """Return the JSON Schema (2020-12) of `registry` (the file registry.toml) or `inspection` (--output json)."""
-    schema = msgspec.json.schema(SCHEMAS[name]())
+    """Return the JSON Schema (2020-12) of a file or a report of this tool; `SCHEMAS` has the names."""
+    module, _, kind = SCHEMAS[name].partition(":")
+    schema = msgspec.json.schema(getattr(importlib.import_module(f"tensorhub_contracts.{module}"), kind))
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"tensorhub {name}", **schema}

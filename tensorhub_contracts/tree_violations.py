@@ -63,9 +63,10 @@ def contract_violations(evidence: Evidence, contract: Contract, wanted: Contract
         found = f"declared: {declared}; bytes: {_looks_like(evidence)}"
         remedy = f"Inspect it without naming a contract, or accept {' or '.join(evidence.full)}."
         yield Violation("contract-mismatch", evidence.checkpoint.path, contract.handle, found, remedy, resembles=evidence.full[0])
-    if not refused and contract.decoder == "none":
+    if not refused and contract.handle not in evidence.registry.decoded:
         found = f"{contract.handle}: {_looks_like(evidence)}"
         remedy = f"Install a plugin whose decoder reads {contract.handle}, or use an export in a contract that has a decoder."
+        remedy += evidence.registry.unavailable_note
         expected = "a contract that has a decoder here"
         yield Violation("contract-without-decoder", evidence.checkpoint.path, expected, found, remedy, resembles=contract.handle)
     elif refused and wanted is None and evidence.full:

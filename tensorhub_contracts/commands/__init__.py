@@ -13,9 +13,10 @@ from typing import Final, NoReturn
 import click
 
 from tensorhub_contracts import __version__
-from tensorhub_contracts.errors import Refusal, RegistryError
+from tensorhub_contracts.errors import FaultError, PluginSelectionError, Refusal
 
 EXIT_REFUSED: Final = 1
+EXIT_USAGE: Final = 2
 EXIT_FAULT: Final = 3
 
 #: As shells count them: ended by Ctrl-C, and by a reader who had gone. Neither says anything of the checkpoint.
@@ -24,9 +25,15 @@ EXIT_UNREAD: Final = 141
 
 _FAULT: Final = "This is a fault of tensorhub-contracts or of a plugin, not of your checkpoint."
 
+_FAULT_TITLES: Final = {"RegistryError": "The registry is wrong", "PluginError": "The plugins are wrong"}
+
 #: Command name to the module that defines it (as `command`) and the line that --help shows for it.
 _COMMANDS: Final = {
     "inspect": ("inspect", "Prove which contract a checkpoint is in, from its headers alone."),
+    "artifact": ("artifact", "Write the record of a proved checkpoint that a hub stores."),
+    "plugins": ("plugins", "List the plugins of this environment, and why one is not in use."),
+    "lanes": ("lanes", "Derive what this environment can execute, or compare it with a record."),
+    "satisfies": ("satisfies", "Say whether an image can execute an artifact."),
     "contracts": ("contracts", "List the contracts of the registry, or show one."),
     "explain": ("explain", "Explain a refusal code."),
     "schema": ("schema", "Print the JSON Schema of something that this tool reads or writes."),
@@ -76,8 +83,11 @@ def main() -> NoReturn:
     except Refusal as refusal:
         click.echo(str(refusal), err=True)
         code = EXIT_REFUSED
-    except RegistryError as error:
-        click.echo(f"The registry is wrong:\n{error}\n{_FAULT}", err=True)
+    except PluginSelectionError as error:
+        click.UsageError(str(error)).show()
+        code = EXIT_USAGE
+    except FaultError as error:
+        click.echo(f"{_FAULT_TITLES.get(type(error).__name__, 'A fault')}:\n{error}\n{_FAULT}", err=True)
         code = EXIT_FAULT
     except Exception:
         import traceback  # a fault has time for it, a start has not

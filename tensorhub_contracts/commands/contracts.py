@@ -9,9 +9,11 @@ import click
 
 from tensorhub_contracts.commands.handles import HandleType, resolve_argument
 from tensorhub_contracts.contract import Contract, Declares, Form
-from tensorhub_contracts.registry import Registry, load_registry
-from tensorhub_contracts.registry_check import UNPROVED, digest_clashes
+from tensorhub_contracts.installed_registry import installed_registry
+from tensorhub_contracts.registry import Registry
+from tensorhub_contracts.registry_check import digest_clashes
 from tensorhub_contracts.shapes import write_pattern
+from tensorhub_contracts.unproved_words import UNPROVED
 
 
 @click.group("contracts", invoke_without_command=True)
@@ -26,7 +28,7 @@ def command(ctx: click.Context, output: str) -> None:
     """
     if ctx.invoked_subcommand is not None:
         return
-    registry = load_registry()
+    registry = installed_registry()
     clashes = digest_clashes({handle: registry.digest(handle) for handle in registry.contracts})
     if clashes:
         from tensorhub_contracts.errors import RegistryError
@@ -36,14 +38,14 @@ def command(ctx: click.Context, output: str) -> None:
         import json
 
         rows = [
-            {"handle": handle, "digest": registry.digest(handle), "decoder": each.decoder, "summary": each.summary}
+            {"handle": handle, "digest": registry.digest(handle), "decoder": _decoder(each, registry), "summary": each.summary}
             for handle, each in registry.contracts.items()
         ]
         click.echo(json.dumps(rows, indent=2))
     else:
         width = max(map(len, registry.contracts))
         for handle, each in registry.contracts.items():
-            status = click.style("accepted  ", fg="green") if each.decoder == "shipped" else click.style("recognized", dim=True)
+            status = click.style("accepted  ", fg="green") if handle in registry.decoded else click.style("recognized", dim=True)
             click.echo(f"{handle:<{width}}  {status}  {each.summary}")
 
 
@@ -57,7 +59,7 @@ def show(handle: str, output: str) -> None:
 
     Exits with 0, with 1 for a major that this registry does not have, and with 2 for a handle that no contract has.
     """
-    registry = load_registry()
+    registry = installed_registry()
     contract = resolve_argument(handle)
     if output == "json":
         import json
@@ -70,11 +72,18 @@ def show(handle: str, output: str) -> None:
     click.echo("\n".join(_lines(contract, registry)))
 
 
+def _decoder(contract: Contract, registry: Registry) -> str:
+    """Say where the contract's decoder is from: shipped with the framework, from a plugin, or from nowhere."""
+    if contract.handle not in registry.decoded:
+        return "none"
+    return "shipped" if contract.decoder == "shipped" else "plugin"
+
+
 def _lines(contract: Contract, registry: Registry) -> Iterator[str]:
     yield click.style(contract.handle, bold=True) + f"  {registry.digest(contract.handle)}"
     yield f"  {contract.summary}"
     yield f"  source     {contract.source}"
-    accepted = contract.decoder == "shipped"
+    accepted = contract.handle in registry.decoded
     yield f"  status     {'accepted' if accepted else 'recognized, and refused by name until a decoder for it is installed'}"
     yield f"  element    {contract.element}" + (f", block {contract.block[0]} x {contract.block[1]}" if contract.block else "")
     for each in registry.reference_dequants:

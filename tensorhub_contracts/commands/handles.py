@@ -9,7 +9,7 @@ from click.shell_completion import CompletionItem
 
 from tensorhub_contracts.contract import Contract
 from tensorhub_contracts.errors import Refusal
-from tensorhub_contracts.registry import load_registry
+from tensorhub_contracts.installed_registry import installed_registry
 from tensorhub_contracts.resolution import resolve
 
 
@@ -19,14 +19,14 @@ class HandleType(click.ParamType[Any]):
     name = "HANDLE"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        contracts = load_registry().contracts
+        contracts = installed_registry().contracts
         return [CompletionItem(handle, help=contract.summary) for handle, contract in contracts.items() if handle.startswith(incomplete)]
 
 
 def resolve_argument(handle: str) -> Contract:
     """Return the contract that the user named; raise a usage error for a name that cannot be meant, else `Refusal`."""
     try:
-        return resolve(handle, load_registry())
+        return resolve(handle, installed_registry())
     except Refusal as refusal:
         if {"handle-malformed", "contract-unknown"} & set(refusal.codes):
             raise click.UsageError(str(refusal)) from refusal

@@ -12,7 +12,7 @@ from tensorhub_contracts.schemas import SCHEMAS, json_schema
 @click.command("schema")
 @click.argument("name", type=click.Choice(sorted(SCHEMAS)))
 def command(name: str) -> None:
-    """Print the JSON Schema (2020-12) of the registry file or of a JSON report.
+    """Print the JSON Schema (2020-12) of a file or a report that this tool reads or writes.
 
     Exits with 0, and with 2 for a name that has no schema.
     """

@@ -11,7 +11,8 @@ from registry.writing import SHIPPED_TEXT, Table, changed, contract, shipped, sm
 from tensorhub_contracts import RegistryError, load_registry
 from tensorhub_contracts.contract import RegistryFile
 from tensorhub_contracts.registry import parse_registry, registry_path
-from tensorhub_contracts.registry_check import UNPROVED, digest_clashes, faults
+from tensorhub_contracts.registry_check import digest_clashes, faults
+from tensorhub_contracts.unproved_words import UNPROVED
 
 BLOCKWISE = "hf.fp8-blockwise@1"
 

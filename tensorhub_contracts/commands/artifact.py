@@ -1,0 +1,52 @@
+"""`tensorhub artifact`: the record of a proved checkpoint."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from tensorhub_contracts.artifact_record import Artifact, artifact_json, record_artifact
+from tensorhub_contracts.commands import EXIT_REFUSED
+from tensorhub_contracts.commands.inspecting import inspect_path
+from tensorhub_contracts.commands.outputs import Output, chosen_outputs, output_option, write_outputs
+from tensorhub_contracts.errors import Refusal
+from tensorhub_contracts.installed_registry import installed_registry
+from tensorhub_contracts.reports.printable import printable
+
+
+@click.command("artifact")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option(
+    "--component", default="", metavar="NAME", help="Record only this component of a pipeline; without it, each that holds weights."
+)
+@output_option(("text", "json"))
+def command(path: Path, component: str, outputs: tuple[Output, ...]) -> None:
+    """Prove the checkpoint at PATH and write the record of it: what a hub stores and compares with images.
+
+    The record holds, for each component, contract, digest, headers digest, units and floors, and is the same wherever
+    the checkpoint lies. Exits with 0, with 1 and without a record if the checkpoint is refused (the reasons go to
+    standard error), with 2 for wrong usage and with 3 for a fault of this tool or of a plugin.
+    """
+    outputs = chosen_outputs(outputs)
+    try:
+        artifact = record_artifact(inspect_path(path, component, None), installed_registry())
+    except Refusal as refusal:
+        for violation in refusal.violations:
+            click.echo(printable(str(violation)), err=True)
+        sys.exit(EXIT_REFUSED)
+    write_outputs(outputs, {"text": lambda: _text(artifact), "json": lambda: artifact_json(artifact)})
+
+
+def _text(artifact: Artifact) -> str:
+    lines = []
+    for each in artifact.components:
+        lines += [
+            click.style(printable(each.component) or "(the root)", bold=True),
+            f"  contract  {each.contract}  {each.digest}",
+            f"  headers   {each.headers_digest}",
+            f"  holds     {each.tensors:,} tensors, {each.units:,} units",
+            *(f"  floor     {body}: {'none' if floor == 'none' else f'sm_{floor}'}" for body, floor in each.floors.items()),
+        ]
+    return "\n".join(lines) + "\n"

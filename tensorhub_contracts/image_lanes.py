@@ -1,0 +1,98 @@
+"""What an image can execute, as a record that is written when it is built and read by a hub."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Final, Literal
+
+import msgspec
+
+from tensorhub_contracts.contract import Floor
+from tensorhub_contracts.digests import canonical_json
+
+DERIVATION: Final = "tensorhub.execution-lanes@1"
+
+#: Why a decoder or a plugin is not part of an image's lanes.
+ExclusionCode = Literal[
+    "requirement-missing", "plugin-broken", "plugin-blocked", "plugin-conflict", "contract-blocked", "lane-overridden"
+]  # fmt: skip  # one line reads as one list
+
+
+class SupersededContract(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An older major that the contract of a decoder stands for, and the digest that proves it."""
+
+    contract: str
+    digest: str
+
+
+class DecoderLanes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One contract that one decoder of the image reads.
+
+    `decoder` is `module:qualname`, `lanes` are full names, best first, and `floors` maps each of their bodies to the
+    least compute capability, or "none". `why` is for people.
+    """
+
+    contract: str
+    digest: str
+    decoder: str
+    distribution: str
+    version: str
+    lanes: tuple[str, ...]
+    floors: dict[str, Floor]
+    composes_lora: bool
+    requires: tuple[str, ...]
+    supersedes: tuple[SupersededContract, ...]
+    why: str
+
+
+class Excluded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A decoder (`module:qualname`) or a plugin (what its entry point names) that the lanes leave out.
+
+    `contract` and `lanes` say what is left out, where that is known. `reason` is for people.
+    """
+
+    module: str
+    code: ExclusionCode
+    contract: str
+    lanes: tuple[str, ...]
+    reason: str
+
+
+class ScanCount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the derivation looked at: distributions in all, those with damaged metadata, and plugins."""
+
+    distributions: int
+    damaged: int
+    plugins: int
+
+
+class ImageLanes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The lanes of an image, best first, with the decoders that they come from and what was left out.
+
+    `digest` covers everything but `why`, `reason` and `scan`, so that it is the same wherever the same decoders with
+    the same requirements are installed.
+    """
+
+    version: Literal[1]
+    derivation: str
+    lanes: tuple[str, ...]
+    contracts: tuple[DecoderLanes, ...]
+    excluded: tuple[Excluded, ...]
+    digest: str
+    scan: ScanCount
+
+
+def canonical_bytes(lanes: ImageLanes) -> bytes:
+    """Return the bytes that the digest of an image's lanes is taken over: canonical JSON without free text and counts."""
+    facts: dict[str, Any] = msgspec.to_builtins(lanes)
+    del facts["digest"], facts["scan"]
+    for entry in facts["contracts"]:
+        del entry["why"]
+    for entry in facts["excluded"]:
+        del entry["reason"]
+    return canonical_json(facts)
+
+
+def lanes_digest(lanes: ImageLanes) -> str:
+    """Return `sha256:…` over `canonical_bytes`."""
+    return "sha256:" + hashlib.sha256(canonical_bytes(lanes)).hexdigest()

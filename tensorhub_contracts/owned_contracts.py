@@ -1,0 +1,124 @@
+"""The contracts that a plugin owns: read from TOML, judged as the registry is, and added to it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from tensorhub_contracts.contract import Contract, Leaf, OwnedContractsFile, Payload, ReferenceDequant
+from tensorhub_contracts.digests import contract_digest
+from tensorhub_contracts.errors import Refusal, RegistryError
+from tensorhub_contracts.handles import parse_handle
+from tensorhub_contracts.leaf_names import LeafNames
+from tensorhub_contracts.registry import SCHEMA, Registry, load_registry
+from tensorhub_contracts.registry_check import contract_faults, digest_clashes
+from tensorhub_contracts.registry_structure import structure
+
+Fact = TypeVar("Fact", Leaf, Payload, ReferenceDequant)
+
+
+class OwnedContracts(msgspec.Struct, frozen=True):
+    """The contracts of one producer that a plugin owns, with the leaf names and dequants that they need.
+
+    `owned["acme.int8-channel@1"]` is the `Contract` that `implements_contract` takes.
+    """
+
+    producer: str
+    contracts: Mapping[str, Contract]
+    leaves: tuple[Leaf, ...] = ()
+    payloads: tuple[Payload, ...] = ()
+    reference_dequants: tuple[ReferenceDequant, ...] = ()
+
+    def __getitem__(self, handle: str) -> Contract:
+        return self.contracts[handle]
+
+
+def read_contracts(text: str, *, name: str = "contracts.toml") -> OwnedContracts:
+    """Read the contracts that a plugin owns from TOML text.
+
+    The text has the tables of `registry.toml` that describe contracts (`contract`, `leaf`, `payload`,
+    `reference_dequant`) and a `producer`, which every handle in it begins with. A leaf or a dequant that the shipped
+    registry has need not be repeated. Raises `RegistryError` with every fault; `name` is the file's name in it.
+    """
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise RegistryError([f"{name}: {error}"]) from error
+    if data.get("schema") != SCHEMA:
+        raise RegistryError([f"{name}: schema: expected {SCHEMA}, found {data.get('schema')!r}"])
+    content = structure(data, OwnedContractsFile, name=name)
+    faults = [f"{name}: {fault}" for fault in _faults(content, load_registry())]
+    if faults:
+        raise RegistryError(faults)
+    contracts = {contract.handle: contract for contract in content.contract}
+    return OwnedContracts(content.producer, contracts, content.leaf, content.payload, content.reference_dequant)
+
+
+def with_owned(registry: Registry, owned: OwnedContracts) -> Registry:
+    """Return a registry that has the contracts of a plugin too.
+
+    What both have and describe in the same words is quiet. Raises `RegistryError` for what they describe differently,
+    and for two handles with one digest.
+    """
+    faults: list[str] = []
+    digests = {handle: registry.digest(handle) for handle in registry.contracts}
+    digests |= {handle: contract_digest(contract) for handle, contract in owned.contracts.items() if handle not in digests}
+    faults += digest_clashes(digests)
+    contracts = dict(registry.contracts)
+    for handle, contract in owned.contracts.items():
+        if contracts.setdefault(handle, contract) != contract:
+            faults.append(f"{handle}: described differently by another plugin or by the shipped registry")
+    leaves = _added("leaf", {each.suffix: each for each in registry.leaves}, {each.suffix: each for each in owned.leaves}, faults)
+    payloads = _added("payload", {each.suffix: each for each in registry.payloads}, {each.suffix: each for each in owned.payloads}, faults)
+    known = {each.name: each for each in registry.reference_dequants}
+    dequants = _added("reference_dequant", known, {each.name: each for each in owned.reference_dequants}, faults)
+    leaf_names = LeafNames(leaves, payloads)
+    for handle, contract in contracts.items():
+        names = [each.name for each in dequants]
+        faults += (f"{handle}.{fault}" for fault in contract_faults(contract, names, leaf_names, registry.lanes))
+    if faults:
+        raise RegistryError(faults)
+    return msgspec.structs.replace(
+        registry, contracts=contracts, leaves=leaves, payloads=payloads, reference_dequants=dequants, known_digests=digests
+    )
+
+
+def _added(table: str, known: dict[str, Fact], new: dict[str, Fact], faults: list[str]) -> tuple[Fact, ...]:
+    """Return the facts of both tables; note in `faults` what both have and state differently."""
+    faults += (f"{table} {key}: described differently elsewhere" for key in new if key in known and known[key] != new[key])
+    return tuple({**known, **new, **known}.values())  # known ones first, and as they are
+
+
+def _faults(content: OwnedContractsFile, registry: Registry) -> Iterator[str]:
+    leaf_names = LeafNames((*registry.leaves, *content.leaf), (*registry.payloads, *content.payload))
+    dequants = [each.name for each in (*registry.reference_dequants, *content.reference_dequant)]
+    if not content.contract:
+        yield "contract: at least one"
+    seen: set[str] = set()
+    for place, contract in enumerate(content.contract):
+        path = f"contract[{place}] ({contract.handle})"
+        if contract.handle in seen:
+            yield f"{path}.handle: listed twice"
+        seen.add(contract.handle)
+        yield from (f"{path}.{fault}" for fault in contract_faults(contract, dequants, leaf_names, registry.lanes))
+        if contract.handle in registry.contracts:
+            yield f"{path}.handle: a shipped contract, and no plugin may replace it"
+        elif _producer(contract.handle) not in (content.producer, ""):
+            yield f"{path}.handle: the producer of this file is {content.producer!r}"
+        if contract.decoder == "shipped":
+            yield f"{path}.decoder: only the framework ships decoders; leave it out, and provide yours with the hook"
+        if not contract.floors:
+            yield f"{path}.floors: a floor for each lane body that a decoder may serve, 'none' where it runs anywhere"
+    for dequant in content.reference_dequant:
+        if not dequant.name.startswith(content.producer + "."):
+            yield f"reference_dequant ({dequant.name}).name: begins with the producer, {content.producer}."
+
+
+def _producer(handle: str) -> str:
+    try:
+        return parse_handle(handle).producer
+    except Refusal:
+        return ""  # contract_faults says so

@@ -1,0 +1,49 @@
+"""Whether any plugin beside the shipped ones can be installed: a look that costs a millisecond and imports nothing.
+
+`tensorhub inspect` answers in the time of a few empty interpreters, and the scan of all metadata takes one by itself.
+The look says no only where it is sure.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from tensorhub_contracts.plugin_selection import VARIABLE
+
+_GROUP = b"tensorhub.decoders"
+
+
+def only_shipped_plugins() -> bool:
+    """Return whether it is certain that this environment holds no plugin but the shipped ones, and blocks none."""
+    if os.environ.get(VARIABLE, "").strip():
+        return False
+    if any(hasattr(finder, "find_distributions") and getattr(finder, "__name__", "") != "PathFinder" for finder in sys.meta_path):
+        return False
+    ours = 0
+    for folder in dict.fromkeys(entry or os.curdir for entry in sys.path):
+        try:
+            names = os.listdir(folder)
+        except NotADirectoryError:
+            return False  # a zip file, which holds metadata in a way of its own
+        except OSError:
+            continue  # nothing can be imported from there either
+        for name in names:
+            if name.endswith(".egg"):
+                return False
+            if name.endswith((".dist-info", ".egg-info")) and _declares(os.path.join(folder, name)):
+                ours += name.startswith("tensorhub_contracts-")
+                if not name.startswith("tensorhub_contracts-") or ours > 1:
+                    return False
+    return True
+
+
+def _declares(folder: str) -> bool:
+    """Whether metadata names the group of entry points, or cannot be read."""
+    try:
+        with open(os.path.join(folder, "entry_points.txt"), "rb") as file:  # noqa: PTH123  # a Path for each distribution costs more
+            return _GROUP in file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True

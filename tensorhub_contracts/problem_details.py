@@ -1,0 +1,54 @@
+"""A refusal as a hub answers it: the body of an RFC 9457 problem, status 422."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from tensorhub_contracts.errors import Refusal, Violation
+from tensorhub_contracts.refusal_codes import explanations
+
+#: The media type of the body.
+MEDIA_TYPE: Final = "application/problem+json"
+
+
+class Problem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of a problem (RFC 9457, sections 3.1 and 3.2).
+
+    `type`, `title`, `status` and `detail` are the standard's; the rest are extensions. `code` is that of the first
+    violation, `violations` has all of them, and `retryable` is false: the same question has the same answer.
+    """
+
+    type: str
+    title: str
+    status: Literal[422]
+    detail: str
+    code: str
+    violations: tuple[Violation, ...]
+    nearest: str | None
+    remedy: str
+    retryable: Literal[False]
+
+
+def problem_details(refusal: Refusal) -> Problem:
+    """Return a refusal, of whatever kind, as the body of a problem."""
+    first = refusal.violations[0]
+    more = len(refusal.violations) - 1
+    detail = f"{first.object}{f' of {first.component}' if first.component else ''}: expected {first.expected}; found {first.found}"
+    return Problem(
+        type=f"urn:tensorhub:refusal:{first.code}",
+        title=explanations()[first.code].title,
+        status=422,
+        detail=detail + (f"; and {more} more" if more else ""),
+        code=first.code,
+        violations=refusal.violations,
+        nearest=refusal.nearest,
+        remedy=first.remedy,
+        retryable=False,
+    )
+
+
+def problem_json(problem: Problem) -> str:
+    """Return the body as JSON with two spaces of indentation, ended by a newline."""
+    return msgspec.json.format(msgspec.json.encode(problem), indent=2).decode() + "\n"

@@ -1,0 +1,92 @@
+"""The plugins of an environment, for programs; `tensorhub schema plugins` prints the JSON Schema."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tensorhub_contracts.decoder_declaration import DecoderDeclaration
+from tensorhub_contracts.plugin_facts import Plugins, State
+from tensorhub_contracts.plugin_scan import DamagedMetadata
+
+
+class ClaimReport(msgspec.Struct, frozen=True):
+    """One contract that a decoder, `module:qualname`, reads."""
+
+    decoder: str
+    declaration: DecoderDeclaration
+
+
+class PluginReport(msgspec.Struct, frozen=True):
+    """One plugin; the fields are those of `tensorhub_contracts.plugin_facts.Plugin`."""
+
+    name: str
+    distribution: str
+    version: str
+    value: str
+    metadata: str
+    file: str
+    shipped: bool
+    state: State
+    reason: str
+    traceback: str
+    notes: tuple[str, ...]
+    owns: tuple[str, ...]
+    decodes: tuple[ClaimReport, ...]
+
+
+class ContestReport(msgspec.Struct, frozen=True):
+    """A lane body of a contract that several decoders claim, and the plugin that was named as the winner, or nothing."""
+
+    contract: str
+    body: str
+    plugins: tuple[str, ...]
+    decoders: tuple[str, ...]
+    winner: str
+
+
+class PluginsReport(msgspec.Struct, frozen=True):
+    """Everything that one scan of an environment found."""
+
+    version: int
+    distributions: int
+    plugins: tuple[PluginReport, ...]
+    contests: tuple[ContestReport, ...]
+    damaged: tuple[DamagedMetadata, ...]
+
+
+def plugins_json(plugins: Plugins) -> str:
+    """Return the plugins as JSON with two spaces of indentation, ended by a newline."""
+    report = PluginsReport(
+        version=1,
+        distributions=plugins.distributions,
+        plugins=tuple(
+            PluginReport(
+                name=each.name,
+                distribution=each.distribution,
+                version=each.version,
+                value=each.value,
+                metadata=each.metadata,
+                file=each.file,
+                shipped=each.shipped,
+                state=each.state,
+                reason=each.reason,
+                traceback=each.traceback,
+                notes=each.notes,
+                owns=each.contracts,
+                decodes=tuple(ClaimReport(claim.decoder, claim.declaration) for claim in each.claims),
+            )
+            for each in plugins.plugins
+        ),
+        contests=tuple(
+            ContestReport(
+                each.contract,
+                each.body,
+                tuple(plugin.name for plugin, _ in each.claimants),
+                tuple(claim.decoder for _, claim in each.claimants),
+                each.winner,
+            )
+            for each in plugins.contests
+        ),
+        damaged=plugins.damaged,
+    )
+    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n"

@@ -1,0 +1,48 @@
+"""The answer to a demand: which lane of which decoder each component runs in, and which ones were passed over."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+
+class RejectedLane(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A lane of the image that reads the contract and was not chosen. `decided_by` says who ruled it out.
+
+    `demand`: another lane was asked for. `device`: its floor is above the device. `decoder`: it composes no adapters.
+    `rank`: nothing ruled it out, and the chosen lane comes before it.
+    """
+
+    lane: str
+    decoder: str
+    decided_by: Literal["demand", "device", "decoder", "rank"]
+    reason: str
+
+
+class ComponentVerdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What runs for one component. `contract` and `digest` are those of the decoder in the image."""
+
+    component: str
+    contract: str
+    digest: str
+    headers_digest: str
+    lane: str
+    decoder: str
+    distribution: str
+    version: str
+    rejected: tuple[RejectedLane, ...]
+
+
+class Verdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An image satisfies an artifact. `lanes_digest` identifies the lanes that it was judged by."""
+
+    version: Literal[1]
+    satisfied: Literal[True]
+    lanes_digest: str
+    components: tuple[ComponentVerdict, ...]
+
+
+def verdict_json(verdict: Verdict) -> str:
+    """Return a verdict as JSON with two spaces of indentation, ended by a newline."""
+    return msgspec.json.format(msgspec.json.encode(verdict), indent=2).decode() + "\n"
