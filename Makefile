@@ -1,6 +1,6 @@
 # make demo    from nothing to the main job: a virtual environment, real checkpoints, their verdicts
 # make test    sets up what the tests need and runs all of them
-# make check   ruff, mypy, import-linter, the wheel's content, a wheel and an editable install
+# make check   ruff, mypy, import-linter, the wheel's content, a wheel and an editable install, the plugin template
 # make bench   the speed table, as ratios in one interleaved run
 # make docs    writes the generated pages of docs/ again
 
@@ -26,6 +26,7 @@ check: $(VENV)/test.done $(VENV)/check.done
 	test ! -e cuda/__init__.py
 	$(BIN)/python docs/generate.py --check
 	$(BIN)/python tests/check_distributions.py
+	$(BIN)/python tests/check_template.py
 
 bench: $(VENV)/test.done
 	$(BIN)/python benchmarks/bench.py

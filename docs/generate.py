@@ -26,6 +26,8 @@ GROUPS = {
     "declaration": "What the configuration declares",
     "layout": "The tree as a whole",
     "unit": "Weights and scales",
+    "gate": "Artifacts, images and demands",
+    "plugin": "Plugins",
 }
 
 
@@ -46,7 +48,7 @@ def contracts_index(registry: Registry) -> str:
         "# Contracts",
         "",
         "*Accepted*: `tensorhub inspect` proves the contract and exits with 0. *Recognized*: the layout is judged unit by unit",
-        "and named in the refusal `contract-without-decoder`, so that nobody reads it as something else.",
+        "and named in the refusal `contract-without-decoder`, until a plugin that decodes it is installed.",
         "",
         "| handle | | what it is |",
         "|---|---|---|",
@@ -74,6 +76,8 @@ def _contract_lines(contract: Contract, registry: Registry) -> Iterator[str]:
             yield f"- Reference dequant: `{dequant.name}`: `{dequant.formula}`; rounding: {dequant.rounding}"
     for symbol, factor in contract.multiple_of.items():
         yield f"- `{symbol}` is a multiple of {factor}"
+    floors = ", ".join(f"`{body}` {floor if floor == 'none' else f'sm_{floor}'}" for body, floor in contract.floors.items())
+    yield f"- [Lanes](../lanes.md) that a decoder may serve, with their floors: {floors}"
     if contract.form:
         yield "\n## Units\n"
         yield "| form | role | name | dtypes | shape |\n|---|---|---|---|---|"
@@ -123,6 +127,33 @@ def status(contract: Contract) -> str:
 def page_name(handle: str) -> str:
     """The file name of a contract's page."""
     return handle.replace("@", "-v") + ".md"
+
+
+def lanes_page(registry: Registry) -> str:
+    """The lane table: bodies, best rank first, and the floors that contracts state for them."""
+    lines = [
+        "# Lanes",
+        "",
+        "A lane says how weights are computed with: `<weights>-<activation>[-<scale>]+<execution>`, for example `fp8-w8a16+eager`. The part",
+        "before the plus is its *body*, the weights alone its *family*. A decoder declares bodies; this table says which executions a body",
+        "has, which weights it may have, and in which order lanes are preferred. It is closed: hubs compare bodies byte for byte.",
+        "",
+        "| rank | body | executions | weights | what it is |",
+        "|---:|---|---|---|---|",
+    ]
+    for lane in registry.lanes.values():
+        lines.append(f"| {lane.rank} | `{lane.body}` | {', '.join(lane.executions)} | {', '.join(lane.elements)} | {lane.summary} |")
+    lines += [
+        "",
+        "A *floor* is the least compute capability (sm) that a lane of a contract runs on; `none` is stated, and never assumed.",
+        "",
+        "| contract | floors |",
+        "|---|---|",
+    ]
+    for handle, contract in registry.contracts.items():
+        floors = ", ".join(f"`{body}` {floor if floor == 'none' else f'sm_{floor}'}" for body, floor in contract.floors.items())
+        lines.append(f"| [`{handle}`](contracts/{page_name(handle)}) | {floors} |")
+    return "\n".join(lines) + "\n"
 
 
 def command_line() -> str:
@@ -176,6 +207,7 @@ def pages() -> dict[Path, str]:
         FOLDER / "refusals.md": refusals(),
         FOLDER / "command-line.md": command_line(),
         FOLDER / "api.md": api(),
+        FOLDER / "lanes.md": lanes_page(registry),
         FOLDER / "contracts" / "README.md": contracts_index(registry),
     }
     for handle, contract in registry.contracts.items():

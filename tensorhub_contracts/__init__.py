@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tensorhub_contracts.artifact_record import Artifact, record_artifact
+    from tensorhub_contracts.current_registry import installed_registry
     from tensorhub_contracts.decoder_declaration import DecoderDeclaration, contract_decoders_of, implements_contract
     from tensorhub_contracts.demand import Demand
     from tensorhub_contracts.errors import (
@@ -24,11 +25,10 @@ if TYPE_CHECKING:
     from tensorhub_contracts.image_lanes import ImageLanes
     from tensorhub_contracts.inspection import Inspection, Unit
     from tensorhub_contracts.inspector import inspect, inspect_hf_fp8_blockwise
-    from tensorhub_contracts.installed_registry import installed_registry
     from tensorhub_contracts.lane_names import LaneName, parse_lane
     from tensorhub_contracts.owned_contracts import OwnedContracts, read_contracts
     from tensorhub_contracts.plugins import installed_plugins
-    from tensorhub_contracts.problem_details import Problem, problem_details
+    from tensorhub_contracts.problems import Problem, problem_details
     from tensorhub_contracts.registry import Registry, load_registry
     from tensorhub_contracts.resolution import resolve
     from tensorhub_contracts.satisfying import satisfies
@@ -48,7 +48,7 @@ _HOMES = {
     "OwnedContracts": "owned_contracts",
     "PluginError": "errors",
     "PluginSelectionError": "errors",
-    "Problem": "problem_details",
+    "Problem": "problems",
     "Refusal": "errors",
     "Registry": "registry",
     "RegistryError": "errors",
@@ -64,10 +64,10 @@ _HOMES = {
     "inspect": "inspector",
     "inspect_hf_fp8_blockwise": "inspector",
     "installed_plugins": "plugins",
-    "installed_registry": "installed_registry",
+    "installed_registry": "current_registry",
     "load_registry": "registry",
     "parse_lane": "lane_names",
-    "problem_details": "problem_details",
+    "problem_details": "problems",
     "read_contracts": "owned_contracts",
     "resolve": "resolution",
     "satisfies": "satisfying",

@@ -80,10 +80,15 @@ def implements_contract(
 def contract_decoders_of(decoder: Any) -> tuple[DecoderDeclaration, ...]:
     """Return what a function, a method or all methods of a class declare, in the order in which it is written."""
     if inspect.isclass(decoder):
-        methods = (_function(member) for base in decoder.__mro__ for member in vars(base).values())
+        methods = (_function(inspect.getattr_static(decoder, name)) for name in _written_names(decoder))
         return tuple(dict.fromkeys(each for method in methods if method is not None for each in contract_decoders_of(method)))
     function = _function(decoder)
     return vars(function).get(_ATTRIBUTE, ()) if function is not None else ()
+
+
+def _written_names(kind: type) -> Iterator[str]:
+    """Yield the names of a class's attributes, those of its bases first, each once, in the order in which they are written."""
+    yield from dict.fromkeys(name for base in reversed(kind.__mro__) for name in vars(base))
 
 
 def _function(decoder: Any) -> Any:

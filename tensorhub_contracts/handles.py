@@ -8,8 +8,9 @@ import msgspec
 
 from tensorhub_contracts.errors import Refusal, Violation
 
-_SEGMENT = "[a-z0-9]+(?:-[a-z0-9]+)*"
-_HANDLE = re.compile(rf"({_SEGMENT})\.({_SEGMENT})@([1-9][0-9]{{0,8}})\Z", re.ASCII)
+#: A producer or a format.
+SEGMENT = "[a-z0-9]+(?:-[a-z0-9]+)*"
+_HANDLE = re.compile(rf"({SEGMENT})\.({SEGMENT})@([1-9][0-9]{{0,8}})\Z", re.ASCII)
 
 
 class Handle(msgspec.Struct, frozen=True):

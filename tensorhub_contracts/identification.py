@@ -10,6 +10,7 @@ from tensorhub_contracts.evidence import Evidence, gather_evidence
 from tensorhub_contracts.exclusions import ExclusionReport, check_exclusions
 from tensorhub_contracts.inspection import Inspection
 from tensorhub_contracts.inspection_notes import notes, proved, unproved
+from tensorhub_contracts.packed_weights import packed_violations
 from tensorhub_contracts.registry import Registry
 from tensorhub_contracts.tensor_groups import TensorGroups
 from tensorhub_contracts.tree_violations import contract_violations, empty_violations, layout_violations
@@ -32,6 +33,7 @@ def identify(checkpoint: Checkpoint, registry: Registry, groups: TensorGroups, w
         violations += declaration_violations(evidence.declared, contract, registry)
         violations += exclusions.violations
         violations += layout_violations(evidence, contract)
+        violations += packed_violations(evidence, contract)
         violations += dense_violations(checkpoint, groups, contract)
         violations += contract_violations(evidence, contract, wanted, refused=bool(violations))
     accepted = not violations

@@ -14,7 +14,7 @@ DERIVATION: Final = "tensorhub.execution-lanes@1"
 
 #: Why a decoder or a plugin is not part of an image's lanes.
 ExclusionCode = Literal[
-    "requirement-missing", "plugin-broken", "plugin-blocked", "plugin-conflict", "contract-blocked", "lane-overridden"
+    "requirement-missing", "plugin-broken", "plugin-blocked", "contract-blocked", "lane-overridden"
 ]  # fmt: skip  # one line reads as one list
 
 

@@ -6,12 +6,12 @@ import gc
 from pathlib import Path
 
 from tensorhub_contracts.checkpoint import Progress, read_checkpoint
+from tensorhub_contracts.current_registry import installed_registry
 from tensorhub_contracts.errors import Refusal
 from tensorhub_contracts.exclusions import ExclusionReport
 from tensorhub_contracts.header import Source
 from tensorhub_contracts.identification import identify
 from tensorhub_contracts.inspection import Inspection
-from tensorhub_contracts.installed_registry import installed_registry
 from tensorhub_contracts.leaf_names import LeafNames
 from tensorhub_contracts.registry import Registry
 from tensorhub_contracts.resolution import resolve

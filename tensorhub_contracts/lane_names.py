@@ -14,7 +14,10 @@ EXECUTIONS: Final = ("eager", "compiled")
 _WORD = "[a-z0-9]+"
 _FAMILY = rf"{_WORD}(?:-{_WORD})*?"
 _BODY = re.compile(rf"({_FAMILY})-(w[1-9][0-9]?a[1-9][0-9]?)(?:-({_WORD}))?\Z", re.ASCII)
-_FAMILY_ALONE = re.compile(rf"{_WORD}(?:-{_WORD})*\Z", re.ASCII)
+
+#: No word of a family may look like an activation: `fp8-w8a16-very-dynamic` is a slip of a body, and no family.
+_FAMILY_WORD = rf"(?!w[0-9]+a[0-9]+(?:-|\Z)){_WORD}"
+_FAMILY_ALONE = re.compile(rf"{_FAMILY_WORD}(?:-{_FAMILY_WORD})*\Z", re.ASCII)
 
 
 class LaneName(msgspec.Struct, frozen=True):

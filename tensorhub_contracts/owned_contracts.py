@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
@@ -11,7 +12,7 @@ import msgspec
 from tensorhub_contracts.contract import Contract, Leaf, OwnedContractsFile, Payload, ReferenceDequant
 from tensorhub_contracts.digests import contract_digest
 from tensorhub_contracts.errors import Refusal, RegistryError
-from tensorhub_contracts.handles import parse_handle
+from tensorhub_contracts.handles import SEGMENT, parse_handle
 from tensorhub_contracts.leaf_names import LeafNames
 from tensorhub_contracts.registry import SCHEMA, Registry, load_registry
 from tensorhub_contracts.registry_check import contract_faults, digest_clashes
@@ -112,9 +113,44 @@ def _faults(content: OwnedContractsFile, registry: Registry) -> Iterator[str]:
             yield f"{path}.decoder: only the framework ships decoders; leave it out, and provide yours with the hook"
         if not contract.floors:
             yield f"{path}.floors: a floor for each lane body that a decoder may serve, 'none' where it runs anywhere"
+    if not re.fullmatch(SEGMENT, content.producer):
+        yield f"producer: lower-case letters and digits, with hyphens only inside, not {content.producer!r}"
+    yield from _leaf_faults(content, registry, leaf_names)
     for dequant in content.reference_dequant:
         if not dequant.name.startswith(content.producer + "."):
             yield f"reference_dequant ({dequant.name}).name: begins with the producer, {content.producer}."
+
+
+def _leaf_faults(content: OwnedContractsFile, registry: Registry, leaf_names: LeafNames) -> Iterator[str]:
+    """Yield what would let a plugin's leaf change how trees of other contracts are judged.
+
+    A leaf is known by the end of a name, and the longest end wins: one that ends in a shipped leaf's takes names away
+    from it, and may do so only to say the same of them.
+    """
+    sides = [
+        (form.primary.suffix, tensor.suffix)
+        for contract in content.contract
+        for form in contract.form
+        if "weight" in form.tensors
+        for role, tensor in form.tensors.items()
+        if role != "weight"
+    ]
+    used = {leaf_names.relative_to(primary, side) for primary, side in sides}
+    for leaf in content.leaf:
+        path = f"leaf ({leaf.suffix})"
+        if any(leaf.suffix == shipped.suffix for shipped in registry.leaves):
+            continue  # in the same words, or with_owned says so
+        if leaf.suffix not in used:
+            yield f"{path}.suffix: no form of these contracts has such a sidecar"
+        if leaf.suffix.rpartition(".")[2] in ("weight", "bias"):
+            yield f"{path}.suffix: ordinary parameters have this name"
+        for shipped in registry.leaves:
+            says_the_same = leaf.role == shipped.role and not (leaf.needs_quantized and not shipped.needs_quantized)
+            if leaf.suffix.endswith(shipped.suffix) and not says_the_same:
+                yield f"{path}: takes names from the shipped leaf {shipped.suffix} and says something else of them"
+    for payload in content.payload:
+        if payload.suffix not in {shipped.suffix for shipped in registry.payloads} | {primary for primary, _ in sides}:
+            yield f"payload ({payload.suffix}).suffix: no form of these contracts has such a weight"
 
 
 def _producer(handle: str) -> str:

@@ -95,6 +95,10 @@ def _lane_faults(lanes: tuple[LaneBody, ...]) -> Iterator[str]:
             yield f"{path}: a body before it has the same name or the same rank"
         if not lane.executions or len(set(lane.executions)) < len(lane.executions):
             yield f"{path}.executions: at least one, and none twice"
+        if not lane.elements or len(set(lane.elements)) < len(lane.elements):
+            yield f"{path}.elements: at least one, and none twice"
+        if lane.rank < 1:
+            yield f"{path}.rank: 1 or more"
         yield from (f"{path}.elements: {element} is not an element" for element in lane.elements if element not in ELEMENTS)
 
 

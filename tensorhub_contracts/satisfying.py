@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from tensorhub_contracts.artifact_record import Artifact, ComponentRecord, record_artifact, require_all
+from tensorhub_contracts.current_registry import installed_registry
 from tensorhub_contracts.demand import EVERY_COMPONENT, Demand, demand_violations
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.image_lanes import ImageLanes
 from tensorhub_contracts.inspection import Inspection
-from tensorhub_contracts.installed_registry import installed_registry
 from tensorhub_contracts.lane_choice import choose_lane
 from tensorhub_contracts.matching_decoders import contract_violations, decoders_of
 from tensorhub_contracts.verdict import ComponentVerdict, Verdict

@@ -17,7 +17,7 @@ SCHEMAS: Final = {
     "artifact": "artifact_record:Artifact",
     "demand": "demand:Demand",
     "verdict": "verdict:Verdict",
-    "problem": "problem_details:Problem",
+    "problem": "problems:Problem",
 }
 
 

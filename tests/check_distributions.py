@@ -5,12 +5,14 @@ Run by `make check`. A script and not a test, because it builds and installs, wh
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+SHIPPED_PLUGINS = 4
 PROBE = "import tensorhub_contracts as t; print(len(t.load_registry().contracts), t.inspect.__module__)"
 
 
@@ -35,7 +37,10 @@ def install_and_probe(environment: Path, *arguments: str | Path) -> None:
     imported = run(python, "-c", "import tensorhub_decoders, tensorhub_cuda; print(tensorhub_cuda.__name__)", cwd=environment)
     if imported.strip() != "tensorhub_cuda":
         sys.exit(f"{environment.name}: the three packages do not import: {imported}")
-    print(f"{environment.name}: {contracts.split()[0]} contracts found")
+    plugins = json.loads(run(environment / "bin" / "tensorhub", "plugins", "--strict", "--output", "json", cwd=environment))["plugins"]
+    if len(plugins) != SHIPPED_PLUGINS or any(each["state"] != "loaded" or each["notes"] for each in plugins):
+        sys.exit(f"{environment.name}: the shipped plugins are not all loaded, and quietly: {plugins}")
+    print(f"{environment.name}: {contracts.split()[0]} contracts, {len(plugins)} plugins")
 
 
 def main() -> None:

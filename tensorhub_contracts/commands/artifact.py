@@ -11,8 +11,8 @@ from tensorhub_contracts.artifact_record import Artifact, artifact_json, record_
 from tensorhub_contracts.commands import EXIT_REFUSED
 from tensorhub_contracts.commands.inspecting import inspect_path
 from tensorhub_contracts.commands.outputs import Output, chosen_outputs, output_option, write_outputs
+from tensorhub_contracts.current_registry import installed_registry
 from tensorhub_contracts.errors import Refusal
-from tensorhub_contracts.installed_registry import installed_registry
 from tensorhub_contracts.reports.printable import printable
 
 

@@ -9,7 +9,7 @@ import click
 
 from tensorhub_contracts.commands.handles import HandleType, resolve_argument
 from tensorhub_contracts.contract import Contract, Declares, Form
-from tensorhub_contracts.installed_registry import installed_registry
+from tensorhub_contracts.current_registry import installed_registry
 from tensorhub_contracts.registry import Registry
 from tensorhub_contracts.registry_check import digest_clashes
 from tensorhub_contracts.shapes import write_pattern

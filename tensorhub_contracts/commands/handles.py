@@ -8,8 +8,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from tensorhub_contracts.contract import Contract
+from tensorhub_contracts.current_registry import installed_registry
 from tensorhub_contracts.errors import Refusal
-from tensorhub_contracts.installed_registry import installed_registry
 from tensorhub_contracts.resolution import resolve
 
 

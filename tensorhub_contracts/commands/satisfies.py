@@ -16,7 +16,7 @@ from tensorhub_contracts.demand import EVERY_COMPONENT, Demand, read_demand
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.inspection import Inspection
 from tensorhub_contracts.lanes_documents import read_lanes
-from tensorhub_contracts.problem_details import problem_details, problem_json
+from tensorhub_contracts.problems import problem_details, problem_json
 from tensorhub_contracts.reports.printable import printable
 from tensorhub_contracts.satisfying import satisfies
 from tensorhub_contracts.verdict import Verdict, verdict_json

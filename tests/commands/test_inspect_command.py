@@ -197,7 +197,7 @@ def test_an_unexpected_exception_exits_with_3_and_is_not_blamed_on_the_checkpoin
     def fail(*arguments: object, **keywords: object) -> NoReturn:
         raise RuntimeError("a slip of ours")
 
-    monkeypatch.setattr(importlib.import_module("tensorhub_contracts.commands.inspect"), "inspect", fail)
+    monkeypatch.setattr(importlib.import_module("tensorhub_contracts.commands.inspecting"), "inspect", fail)
     code, err = _main(["inspect", str(accepted_tree(tmp_path / "tree"))], monkeypatch, capsys)
     assert code == 3
     assert "a slip of ours" in err  # with the traceback, which a report of the fault needs
@@ -228,7 +228,7 @@ def test_an_interrupted_run_is_not_a_refusal(tmp_path: Path, monkeypatch: pytest
     def interrupt(*arguments: object, **keywords: object) -> NoReturn:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(importlib.import_module("tensorhub_contracts.commands.inspect"), "inspect", interrupt)
+    monkeypatch.setattr(importlib.import_module("tensorhub_contracts.commands.inspecting"), "inspect", interrupt)
     code, err = _main(["inspect", str(accepted_tree(tmp_path / "tree"))], monkeypatch, capsys)
     assert "Traceback" not in err
     assert code not in (0, 1)

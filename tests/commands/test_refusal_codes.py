@@ -9,29 +9,36 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import tensorhub_decoders
 
 import tensorhub_contracts
 from tensorhub_contracts.refusal_codes import explanations
 
 PACKAGE = Path(tensorhub_contracts.__file__).parent
+ROOT = PACKAGE.parent
+DECODERS = Path(tensorhub_decoders.__file__).parent
 CODE = re.compile(r"[a-z]+(-[a-z0-9]+)+")
-MODULES = {path: ast.parse(path.read_text("utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
+MODULES = {path: ast.parse(path.read_text("utf-8")) for folder in (PACKAGE, DECODERS) for path in sorted(folder.rglob("*.py"))}
 FUNCTIONS = {node.name: node for tree in MODULES.values() for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
 
 def takers() -> dict[tuple[Path | None, str], int]:
-    """Return what can be called with a `code`, and where it stands among the arguments; a private name counts in its module alone."""
+    """Return what can be called with a `code`, and where it stands among the arguments; a private name counts in its module alone.
+
+    A code of a refusal is a `str`: bytes have numbers, and why a lane is left out is a closed list of its own.
+    """
     found: dict[tuple[Path | None, str], int] = {}
     for path, tree in MODULES.items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
-                names = [each.target.id for each in node.body if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)]
+                fields = [each for each in node.body if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)]
+                named = {ast.unparse(each.target): ast.unparse(each.annotation) for each in fields}
             elif isinstance(node, ast.FunctionDef):
-                names = [each.arg for each in node.args.args if each.arg != "self"]
+                named = {each.arg: ast.unparse(each.annotation or ast.Constant(None)) for each in node.args.args if each.arg != "self"}
             else:
                 continue
-            if "code" in names:
-                found[path if node.name.startswith("_") else None, node.name] = names.index("code")
+            if named.get("code") == "str":
+                found[path if node.name.startswith("_") else None, node.name] = list(named).index("code")
     return found
 
 
@@ -68,7 +75,7 @@ def variable(name: str, scope: ast.FunctionDef, where: str) -> Iterator[str]:
             elements = [isinstance(each, ast.Name) and each.id == name for each in node.target.elts]
             if True in elements:  # from tuples that were gathered before: any of this module that begins with a code
                 bound = True
-                yield from tuples(MODULES[PACKAGE / where.partition(":")[0]], elements.index(True))
+                yield from tuples(MODULES[ROOT / where.partition(":")[0]], elements.index(True))
         for target, value in pairs:
             if isinstance(target, ast.Name) and target.id == name:
                 bound = True
@@ -147,7 +154,7 @@ def codes_in_use() -> dict[str, str]:
                 continue  # takes no code, or a key made from a structure that has one
             given = next((each.value for each in call.keywords if each.arg == "code"), None)
             argument = given if given is not None else call.args[place] if len(call.args) > place else None
-            where = f"{path.relative_to(PACKAGE)}:{call.lineno}"
+            where = f"{path.relative_to(ROOT)}:{call.lineno}"
             for code in literals(argument, scope, where):
                 used.setdefault(code, where)
     return used
@@ -158,7 +165,7 @@ USED = codes_in_use()
 
 def test_the_search_finds_the_usual_ways_to_state_a_code() -> None:
     """Teeth of this very test: a literal, a keyword, a variable, a function's result."""
-    assert {"scale-missing", "handle-malformed", "index-shard-missing", "scale-grid-transposed"} <= set(USED)
+    assert {"scale-missing", "handle-malformed", "index-shard-missing", "scale-grid-transposed", "lane-dtype"} <= set(USED)
 
 
 def test_every_code_in_use_is_explained() -> None:
@@ -194,7 +201,7 @@ def test_an_explanation_is_complete(code: str) -> None:
 
 
 def test_the_page_names_each_code_once_and_no_other() -> None:
-    page = (PACKAGE.parent / "docs" / "refusals.md").read_text("utf-8")
+    page = (ROOT / "docs" / "refusals.md").read_text("utf-8")
     assert sorted(re.findall(r"^### `(.+)`$", page, re.MULTILINE)) == sorted(explanations())
     for each in explanations().values():
         assert f"**{each.title}.** {each.meaning}" in page

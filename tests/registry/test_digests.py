@@ -99,7 +99,7 @@ def _block(tables: Table) -> Table:
 
 
 NORMATIVE: dict[str, Callable[[Table], object]] = {
-    "element": lambda c: c.update(element="F8_E5M2"),
+    "element": lambda c: c.update(element="F8_E5M2", floors={}),
     "block": lambda c: c.update(block=[128, 64]),
     "block-swapped": lambda c: c.update(block=[64, 128]),
     "no-block": lambda c: c.pop("block"),

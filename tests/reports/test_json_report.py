@@ -137,8 +137,8 @@ def test_refused_lists_every_violation_which_the_text_does_not(tmp_path: Path) -
     assert transposed[2] in text
     assert transposed[4] not in text
     for violation in each["violations"]:
-        assert set(violation) == {"code", "object", "expected", "found", "remedy", "shard", "resembles"}
-        assert violation["shard"] == "model.safetensors"
+        assert set(violation) == {"code", "object", "expected", "found", "remedy", "shard", "resembles", "component"}
+        assert (violation["shard"], violation["component"]) == ("model.safetensors", "")
 
 
 def test_unreadable(tmp_path: Path) -> None:

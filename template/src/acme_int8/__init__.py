@@ -1,0 +1,1 @@
+"""INT8 weights with one scale for each row: a contract of the producer `acme`, and its decoder."""
