@@ -1,4 +1,5 @@
-"""The main job on real input: `make demo` makes checkpoints of published geometry and tiny real models, and inspects each.
+"""The main job on real input: `make demo` makes checkpoints of published geometry and tiny real models, inspects each, and
+asks whether this environment satisfies one.
 
 The large ones are sparse: real headers of their true apparent size, whose payload is a hole that takes no disk. Exits
 with 1 if a verdict is not the expected one.
@@ -96,6 +97,26 @@ def expected(case: Case, report: dict[str, Any]) -> bool:
     return right and (not case.units or len(inspection["units"]) == case.units)
 
 
+def ask_satisfies() -> list[str]:
+    """Record a checkpoint, derive the lanes of this environment, and ask for a lane that it has and one that it has not."""
+    folder = FOLDER.relative_to(ROOT)
+    artifact, lanes = f"{folder}/artifact.json", f"{folder}/lanes.json"
+    satisfied = ("satisfies", artifact, "--image", lanes, "--accept", "hf.fp8-blockwise@1")
+    questions = (
+        (("artifact", f"{folder}/tiny-llama-fp8", "--output", f"json={artifact}"), 0),
+        (("lanes", "--output", f"json={lanes}"), 0),
+        (satisfied, 0),
+        ((*satisfied, "--lane", "fp8-w8a8-dynamic", "--sm", "80"), 1),
+    )
+    wrong = []
+    for arguments, expected_code in questions:
+        done = subprocess.run([TENSORHUB, *arguments], capture_output=True, text=True, check=False, cwd=ROOT)
+        print(f"\n$ tensorhub {' '.join(arguments)}\n{done.stdout}{done.stderr}[exit code {done.returncode}]", flush=True)
+        if done.returncode != expected_code:
+            wrong.append(f"tensorhub {arguments[0]}")
+    return wrong
+
+
 def main() -> None:
     """Make the checkpoints, show two reports in full, and a line for each of the others."""
     shutil.rmtree(FOLDER, ignore_errors=True)
@@ -122,6 +143,7 @@ def main() -> None:
     widths = [max(len(row[column]) for row in (heads, *rows)) for column in range(len(heads))]
     for row in (heads, *rows):
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    wrong += ask_satisfies()
     if wrong:
         sys.exit(f"not the expected verdict: {', '.join(wrong)}")
     print(f"\n{len(CASES)} checkpoints in {FOLDER.name}/, each with the expected verdict. Try `.venv/bin/tensorhub inspect` on your own.")

@@ -8,10 +8,11 @@ from typing import Annotated, Literal
 import msgspec
 
 from tensorhub_contracts import __version__
-from tensorhub_contracts.contract import Floor
-from tensorhub_contracts.errors import Refusal, Violation
+from tensorhub_contracts.demand import EVERY_COMPONENT
+from tensorhub_contracts.documents import malformed, read_document
+from tensorhub_contracts.errors import Refusal
 from tensorhub_contracts.handles import parse_handle
-from tensorhub_contracts.image_lanes import SupersededContract
+from tensorhub_contracts.image_lanes import Count, Digest, RecordedFloor, SupersededContract
 from tensorhub_contracts.inspection import Inspection
 from tensorhub_contracts.registry import Registry
 
@@ -24,11 +25,11 @@ class ComponentRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     component: str
     contract: str
-    digest: str
-    headers_digest: str
-    tensors: int
-    units: int
-    floors: dict[str, Floor]
+    digest: Digest
+    headers_digest: Digest
+    tensors: Count
+    units: Count
+    floors: dict[str, RecordedFloor]
     supersedes: tuple[SupersededContract, ...]
 
 
@@ -43,14 +44,21 @@ class Artifact(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def record_artifact(inspections: Sequence[Inspection], registry: Registry) -> Artifact:
     """Return the record of checkpoints that were all proved to be in a contract of `registry`.
 
-    Raises `Refusal` with the violations of all that were not.
+    Raises `Refusal` with the violations of all that were not, and ValueError if there is none or if two are of one
+    component.
     """
     require_all(inspections)
     return Artifact(1, f"tensorhub-contracts {__version__}", tuple(_component(inspection, registry) for inspection in inspections))
 
 
 def require_all(inspections: Sequence[Inspection]) -> None:
-    """Raise `Refusal` with the violations of every inspection that is refused, each with its component."""
+    """Raise `Refusal` with the violations of every inspection that is refused, each with its component.
+
+    Raises ValueError if there is no inspection or if two are of one component.
+    """
+    names = [inspection.component for inspection in inspections]
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"one inspection of each component, and at least one, not {names}")
     refused = [inspection for inspection in inspections if not inspection.accepted]
     if refused:
         violations = (
@@ -70,16 +78,15 @@ def read_artifact(text: str | bytes, *, name: str = "artifact.json") -> Artifact
     """Read a record from JSON; raises `Refusal` (`document-malformed`, `handle-malformed`) for what is not one."""
     expected = "the record of an artifact (`tensorhub schema artifact`)"
     remedy = "Take the file that `tensorhub artifact` wrote."
-    try:
-        artifact = msgspec.json.decode(text, type=Artifact)
-    except (msgspec.DecodeError, UnicodeError) as error:
-        raise Refusal([Violation("document-malformed", name, expected, str(error), remedy)]) from error
+    artifact = read_document(text, Artifact, name=name, what=expected, remedy=remedy)
     for component in artifact.components:
         parse_handle(component.contract)
     names = [each.component for each in artifact.components]
     if len(set(names)) < len(names):
-        twice = ", ".join(sorted({name or "(the root)" for name in names if names.count(name) > 1}))
-        raise Refusal([Violation("document-malformed", name, "each component once", f"{twice} twice", remedy)])
+        twice = ", ".join(sorted({each or "(the root)" for each in names if names.count(each) > 1}))
+        raise malformed(name, "each component once", f"{twice} more than once", remedy)
+    if EVERY_COMPONENT in names:
+        raise malformed(name, "components with names of their own", f"{EVERY_COMPONENT!r}, which stands for every component", remedy)
     return artifact
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from tensorhub_contracts.documents import read_document
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.handles import parse_handle
 from tensorhub_contracts.lane_names import LaneName, parse_lane
@@ -30,6 +31,13 @@ class Demand(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sm: Annotated[int, msgspec.Meta(ge=1)] | None = None
     adapters: bool = False
 
+    def __post_init__(self) -> None:
+        """Refuse what a reader of JSON would: Python checks no types."""
+        if self.sm is not None and (type(self.sm) is not int or self.sm < 1):
+            raise ValueError(f"sm: a compute capability such as 90, or None, not {self.sm!r}")
+        if type(self.adapters) is not bool:
+            raise ValueError(f"adapters: True or False, not {self.adapters!r}")
+
     def accepted(self, component: str) -> tuple[str, ...] | None:
         """Return the contracts that are accepted for a component, or None if any is."""
         return self.accept.get(component, self.accept.get(EVERY_COMPONENT))
@@ -42,11 +50,8 @@ class Demand(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def read_demand(text: str | bytes, *, name: str = "demand.json") -> Demand:
     """Read a demand from JSON; raises `Refusal` (`document-malformed`) for what is not one."""
-    try:
-        return msgspec.json.decode(text, type=Demand)
-    except (msgspec.DecodeError, UnicodeError) as error:
-        remedy = "Write it as `tensorhub schema demand` says."
-        raise Refusal([Violation("document-malformed", name, "a demand (`tensorhub schema demand`)", str(error), remedy)]) from error
+    remedy = "Write it as `tensorhub schema demand` says."
+    return read_document(text, Demand, name=name, what="a demand (`tensorhub schema demand`)", remedy=remedy)
 
 
 def demand_violations(demand: Demand) -> list[Violation]:

@@ -10,7 +10,7 @@ from tensorhub_contracts.errors import PluginError, Refusal, Violation
 from tensorhub_contracts.image_lanes import DERIVATION, DecoderLanes, Excluded, ImageLanes, ScanCount, SupersededContract, lanes_digest
 from tensorhub_contracts.plugin_facts import Contest, Plugin, Plugins
 from tensorhub_contracts.plugin_loading import Claim
-from tensorhub_contracts.plugin_selection import VARIABLE
+from tensorhub_contracts.plugin_presence import VARIABLE
 from tensorhub_contracts.plugins import installed_plugins
 from tensorhub_contracts.registry import Registry
 from tensorhub_contracts.requirements import missing_requirements

@@ -10,6 +10,7 @@ from tensorhub_contracts.errors import Refusal, Violation
 
 #: A producer or a format.
 SEGMENT = "[a-z0-9]+(?:-[a-z0-9]+)*"
+HANDLE_PATTERN = rf"^{SEGMENT}\.{SEGMENT}@[1-9][0-9]{{0,8}}$"
 _HANDLE = re.compile(rf"({SEGMENT})\.({SEGMENT})@([1-9][0-9]{{0,8}})\Z", re.ASCII)
 
 

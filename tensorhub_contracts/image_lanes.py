@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from tensorhub_contracts.contract import Floor
 from tensorhub_contracts.digests import canonical_json
+from tensorhub_contracts.handles import HANDLE_PATTERN
 
 DERIVATION: Final = "tensorhub.execution-lanes@1"
 
@@ -18,11 +18,20 @@ ExclusionCode = Literal[
 ]  # fmt: skip  # one line reads as one list
 
 
+#: How digests are written.
+Digest = Annotated[str, msgspec.Meta(pattern="^sha256:[0-9a-f]{64}$")]
+
+#: A floor in a record: a compute capability (89 is 8.9), or "none".
+RecordedFloor = Annotated[int, msgspec.Meta(ge=1)] | Literal["none"]
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
 class SupersededContract(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An older major that the contract of a decoder stands for, and the digest that proves it."""
 
-    contract: str
-    digest: str
+    contract: Annotated[str, msgspec.Meta(pattern=HANDLE_PATTERN)]
+    digest: Digest
 
 
 class DecoderLanes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -33,12 +42,12 @@ class DecoderLanes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     contract: str
-    digest: str
+    digest: Digest
     decoder: str
     distribution: str
     version: str
     lanes: tuple[str, ...]
-    floors: dict[str, Floor]
+    floors: dict[str, RecordedFloor]
     composes_lora: bool
     requires: tuple[str, ...]
     supersedes: tuple[SupersededContract, ...]
@@ -61,9 +70,9 @@ class Excluded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ScanCount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the derivation looked at: distributions in all, those with damaged metadata, and plugins."""
 
-    distributions: int
-    damaged: int
-    plugins: int
+    distributions: Count
+    damaged: Count
+    plugins: Count
 
 
 class ImageLanes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 
+from tensorhub_contracts.documents import malformed, read_document
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.handles import parse_handle
-from tensorhub_contracts.image_lanes import ImageLanes, lanes_digest
+from tensorhub_contracts.image_lanes import DERIVATION, ImageLanes, lanes_digest
 from tensorhub_contracts.lane_names import parse_lane
 
 
@@ -44,16 +45,12 @@ def read_lanes(text: str | bytes, *, name: str = "lanes.json") -> ImageLanes:
     Raises `Refusal`: `document-malformed` for what is not such a record or is one that no derivation writes,
     `lanes-digest` if its digest is not that of its facts: somebody changed it.
     """
-    try:
-        lanes = msgspec.json.decode(text, type=ImageLanes)
-    except (msgspec.DecodeError, UnicodeError) as error:
-        remedy = "Take the file that `tensorhub lanes --output json` wrote in the image."
-        expected = "the lanes of an image (`tensorhub schema lanes`)"
-        raise Refusal([Violation("document-malformed", name, expected, str(error), remedy)]) from error
+    remedy = "Take the file that `tensorhub lanes --output json` wrote in the image."
+    expected = "the lanes of an image (`tensorhub schema lanes`)"
+    lanes = read_document(text, ImageLanes, name=name, what=expected, remedy=remedy)
     faults = "; ".join(_faults(lanes))
     if faults:
-        expected = "lanes of the grammar, each with a decoder and a floor"
-        raise Refusal([Violation("document-malformed", name, expected, faults, "Derive the lanes again in the image.")])
+        raise malformed(name, "lanes of the grammar, each of one decoder and with a floor", faults, remedy)
     digest = lanes_digest(lanes)
     if lanes.digest != digest:
         remedy = "Derive the lanes again in the image: a record is derived, and never edited."
@@ -62,7 +59,12 @@ def read_lanes(text: str | bytes, *, name: str = "lanes.json") -> ImageLanes:
 
 
 def _faults(lanes: ImageLanes) -> Iterator[str]:
-    """Yield what a derivation never writes: a lane that nobody serves, one without a floor, a handle that is none."""
+    """Yield what a derivation never writes: a lane that two serve for one contract, one without a floor, a handle that is none."""
+    if lanes.derivation != DERIVATION:
+        yield f"derivation {lanes.derivation!r}, and this release compares {DERIVATION}"
+    served = [(entry.contract, lane) for entry in lanes.contracts for lane in entry.lanes]
+    yield from (f"{lane} of {contract} has two decoders" for contract, lane in dict.fromkeys(served) if served.count((contract, lane)) > 1)
+    yield from (f"lane {lane} stands more than once" for lane in dict.fromkeys(lanes.lanes) if lanes.lanes.count(lane) > 1)
     for lane in lanes.lanes:
         try:
             if not parse_lane(lane).execution:

@@ -19,7 +19,8 @@ import pluggy
 from tensorhub_contracts import hookspecs
 from tensorhub_contracts.decoder_declaration import DecoderDeclaration, contract_decoders_of
 from tensorhub_contracts.owned_contracts import OwnedContracts
-from tensorhub_contracts.plugin_scan import GROUP, EntryPointRecord
+from tensorhub_contracts.plugin_presence import GROUP
+from tensorhub_contracts.plugin_scan import EntryPointRecord
 
 
 class Claim(msgspec.Struct, frozen=True):

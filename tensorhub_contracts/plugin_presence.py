@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Final
 
-from tensorhub_contracts.plugin_selection import VARIABLE
+#: The group of entry points that plugins are declared in.
+GROUP: Final = "tensorhub.decoders"
 
-_GROUP = b"tensorhub.decoders"
+#: The environment variable that allows and blocks plugins; `plugin_selection` reads it.
+VARIABLE: Final = "TENSORHUB_PLUGINS"
 
 
 def only_shipped_plugins() -> bool:
@@ -42,7 +45,7 @@ def _declares(folder: str) -> bool:
     """Whether metadata names the group of entry points, or cannot be read."""
     try:
         with open(os.path.join(folder, "entry_points.txt"), "rb") as file:  # noqa: PTH123  # a Path for each distribution costs more
-            return _GROUP in file.read()
+            return GROUP.encode() in file.read()
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
+from tensorhub_contracts.plugin_presence import GROUP
 from tensorhub_contracts.plugin_selection import normalized
 
-GROUP: Final = "tensorhub.decoders"
 SHIPPED_DISTRIBUTION: Final = "tensorhub-contracts"
 UNKNOWN: Final = "unknown distribution"
 

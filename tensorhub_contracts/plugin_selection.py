@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 import msgspec
 
 from tensorhub_contracts.errors import PluginSelectionError, Refusal
 from tensorhub_contracts.handles import parse_handle
-
-VARIABLE: Final = "TENSORHUB_PLUGINS"
+from tensorhub_contracts.plugin_presence import VARIABLE
 
 
 class PluginSelection(msgspec.Struct, frozen=True):

@@ -13,8 +13,9 @@ from tensorhub_contracts.plugin_conflicts import contests, contract_conflicts, i
 from tensorhub_contracts.plugin_facts import Plugin, Plugins, State
 from tensorhub_contracts.plugin_loading import load_plugin
 from tensorhub_contracts.plugin_ownership import owner
+from tensorhub_contracts.plugin_presence import VARIABLE
 from tensorhub_contracts.plugin_scan import EntryPointRecord, MetadataScan, scan_metadata
-from tensorhub_contracts.plugin_selection import VARIABLE, PluginSelection, normalized, read_selection
+from tensorhub_contracts.plugin_selection import PluginSelection, normalized, read_selection
 from tensorhub_contracts.registry import Registry, load_registry
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 import msgspec
 
@@ -22,9 +23,9 @@ def satisfies(subject: Artifact | Inspection | Sequence[Inspection], image_lanes
 
     `subject` is the record of an artifact, an inspection, or the inspections of a pipeline's components. Judged in this
     order: the demand is well formed; container; layout; the contract is accepted and declared; its digest is equal; a
-    lane; its floor; adapters. The refusal lists, for each component, everything that is wrong at the first of contract
-    and digest that fails, or else at each of lane, floor and adapters; its first violation is the earliest in the
-    order. It is final: nothing changes if it is asked again.
+    lane; its floor; adapters. The refusal lists, for each component, everything that is wrong with its contract and
+    digest, or else with each of lane, floor and adapters; its first violation is the earliest in the order. It is final:
+    nothing changes if it is asked again. Raises ValueError for inspections that are none, or two of one component.
     """
     malformed = demand_violations(demand)
     if malformed:
@@ -39,22 +40,21 @@ def satisfies(subject: Artifact | Inspection | Sequence[Inspection], image_lanes
         else:
             violations += judged
     if violations:
-        violations.sort(key=lambda violation: _ORDER.index(violation.code))  # a stable sort: components keep their order
+        violations.sort(key=lambda violation: _STAGE_OF[violation.code])  # a stable sort: components keep their order
         raise Refusal(violations, nearest=_nearest(artifact, violations, image_lanes))
     return Verdict(1, True, image_lanes.digest, tuple(verdicts))
 
 
-#: The codes of a comparison, in the order of judgement.
-_ORDER = (
-    "component-unknown",
-    "contract-not-accepted",
-    "contract-not-declared",
-    "contract-ahead",
-    "contract-digest",
-    "lane-unavailable",
-    "floor-unmet",
-    "adapters-not-composed",
+#: The codes of a comparison by stage, in the order of judgement.
+_STAGES = (
+    ("component-unknown",),
+    ("contract-not-accepted", "contract-not-declared", "contract-ahead"),
+    ("contract-digest",),
+    ("lane-unavailable",),
+    ("floor-unmet",),
+    ("adapters-not-composed",),
 )
+_STAGE_OF: Final = {code: stage for stage, codes in enumerate(_STAGES) for code in codes}
 
 
 def _artifact(subject: Artifact | Inspection | Sequence[Inspection]) -> Artifact:
@@ -87,8 +87,9 @@ def _judge(record: ComponentRecord, image_lanes: ImageLanes, demand: Demand) -> 
 
 def _nearest(artifact: Artifact, violations: list[Violation], image_lanes: ImageLanes) -> str | None:
     """Return the newest contract of the image that has the name of the one that was refused, whatever its major, or None."""
-    component = violations[0].component
-    refused = next((record for record in artifact.components if record.component == component), artifact.components[0])
+    if violations[0].code == "component-unknown":
+        return None
+    refused = next(record for record in artifact.components if record.component == violations[0].component)
     name = refused.contract.partition("@")[0] + "@"
     majors = {entry.contract for entry in image_lanes.contracts if entry.contract.startswith(name)}
     return max(majors, key=lambda handle: int(handle.removeprefix(name)), default=None)

@@ -31,6 +31,9 @@ READERS: dict[str, Callable[[str], Any]] = {"artifact": read_artifact, "lanes": 
 
 #: Gate codes that no comparison gives: they are of `lanes --check`, of decoding, and of the installation.
 NOT_OF_A_COMPARISON = {"lanes-differ", "lane-dtype", "plugin-conflict"}
+
+#: Codes of steps 1 to 3, which read documents; the second implementation compares those that are well formed.
+OF_READING = {"document-malformed", "handle-malformed", "lane-malformed", "lanes-digest"}
 OTHER_CODES = {"handle-malformed", "contract-ahead", "contract-digest", "component-unknown"}
 
 
@@ -195,17 +198,19 @@ def component_answer(record: dict[str, Any], lanes: dict[str, Any], demand: dict
 # The vectors.
 
 
+def _codes(vector: dict[str, Any]) -> set[str]:
+    return {each["code"] for each in vector["expect"].get("violations", ())}
+
+
 @pytest.mark.parametrize("name", VECTORS)
 def test_the_product_answers_a_vector_as_expected(name: str) -> None:
     vector = VECTORS[name]
     assert answered(vector["artifact"], vector["lanes"], vector["demand"]) == vector["expect"], vector["description"]
 
 
-@pytest.mark.parametrize("name", VECTORS)
+@pytest.mark.parametrize("name", [name for name, vector in VECTORS.items() if not _codes(vector) & OF_READING])
 def test_the_second_implementation_answers_a_vector_as_expected(name: str) -> None:
     vector = VECTORS[name]
-    if _codes(vector) & {"document-malformed", "handle-malformed", "lane-malformed", "lanes-digest"}:
-        pytest.skip("steps 1 to 3 read documents; the second implementation compares those that are well formed")
     assert second_answer(vector["artifact"], vector["lanes"], vector["demand"]) == vector["expect"]
 
 
@@ -261,14 +266,10 @@ def test_every_decider_and_several_components_are_in_a_vector() -> None:
     assert {len(vector["expect"].get("components", ())) for vector in VECTORS.values()} == {0, 1, 2, 3}
 
 
-def _codes(vector: dict[str, Any]) -> set[str]:
-    return {each["code"] for each in vector["expect"].get("violations", ())}
-
-
 # Random cases: small universes, so that handles, digests and lanes meet.
 
 HANDLES = st.sampled_from(["a.x@1", "a.x@2", "a.x@10", "a.y@1"])
-DIGESTS = st.sampled_from(["sha256:0", "sha256:1"])
+DIGESTS = st.sampled_from(["sha256:" + "0" * 64, "sha256:" + "1" * 64])
 BODIES = ["q-w8a8", "q-w8a16", "q-r-w8a8-s"]
 LANES = [f"{body}+{execution}" for body in BODIES for execution in ("eager", "compiled")]
 FLOORS = st.sampled_from(["none", 80, 90])
@@ -281,7 +282,8 @@ def entries(draw: st.DrawFn) -> list[dict[str, Any]]:
     found = []
     for number in range(draw(st.integers(0, 4))):
         facts = {"contract": draw(HANDLES), "digest": draw(DIGESTS), "decoder": f"m:D{number}", "distribution": "d", "version": "1"}
-        served = draw(st.lists(st.sampled_from(LANES), unique=True, max_size=4))
+        taken = {lane for other in found if other["contract"] == facts["contract"] for lane in other["lanes"]}
+        served = [lane for lane in draw(st.lists(st.sampled_from(LANES), unique=True, max_size=4)) if lane not in taken]
         floors = {body: draw(FLOORS) for body in dict.fromkeys(lane.split("+")[0] for lane in served)}
         told = {"composes_lora": draw(st.booleans()), "requires": [], "supersedes": draw(OLDER), "why": ""}
         found.append({**facts, "lanes": served, "floors": floors, **told})
@@ -296,7 +298,7 @@ def cases(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any], dict[str, An
             "component": name,
             "contract": draw(HANDLES),
             "digest": draw(DIGESTS),
-            "headers_digest": "sha256:2",
+            "headers_digest": "sha256:" + "2" * 64,
             "tensors": 1,
             "units": 0,
         }

@@ -84,7 +84,7 @@ def run(*command: str | Path, cwd: Path, env: Mapping[str, str], patience: float
         [str(each) for each in command],
         capture_output=True,
         cwd=cwd,
-        env={**inherited, "PYTHONDONTWRITEBYTECODE": "1", **env},
+        env={**inherited, **env},
         timeout=patience,
         stdin=subprocess.DEVNULL,
     )

@@ -122,7 +122,7 @@ def test_b3_07_an_inspection_works_without_metadata(without_metadata: Site, tmp_
     write_checkpoint(tmp_path / "tree", {"a.weight": ("BF16", (8, 8))})
     done = without_metadata.tensorhub("inspect", tmp_path / "tree", "--output", "json")
     assert done.code == 0, done.err
-    assert json.loads(done.out)["inspections"][0]["contract"] == "plain.bf16@1"
+    assert json.loads(done.out)["inspections"][0]["contract"]["handle"] == "plain.bf16@1"
 
 
 def test_b3_07_an_expected_plugin_that_is_missing_is_a_usage_error(without_metadata: Site, install: Installer) -> None:

@@ -70,6 +70,8 @@ def write_pipeline(root: Path, transformer: Tensors = FP8) -> Path:
     write_checkpoint(root / "transformer", transformer, config=CONFIG, base="diffusion_pytorch_model")
     write_checkpoint(root / "vae", BF16, config={}, base="diffusion_pytorch_model")
     listed = {"_class_name": "P", "transformer": ["diffusers", "T"], "vae": ["diffusers", "V"], "scheduler": ["diffusers", "S"]}
+    (root / "scheduler").mkdir()
+    write_json(root / "scheduler" / "scheduler_config.json", {})
     write_json(root / "model_index.json", listed)
     return root
 
