@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from tensorhub_contracts.writable import writable
+
 
 class Violation(msgspec.Struct, frozen=True):
     """One reason for a refusal.
@@ -29,7 +31,7 @@ class Violation(msgspec.Struct, frozen=True):
         for name in ("object", "expected", "found", "shard", "component"):
             text = getattr(self, name)
             if not text.isascii():
-                msgspec.structs.force_setattr(self, name, text.encode("utf-8", "backslashreplace").decode("utf-8"))
+                msgspec.structs.force_setattr(self, name, writable(text))
 
     def __str__(self) -> str:
         place = f" (in {self.shard})" if self.shard else ""

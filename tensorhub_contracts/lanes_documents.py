@@ -142,7 +142,7 @@ def _differing(then: dict[str, Any], now: dict[str, Any], name: str) -> Iterator
 
 
 def _items(value: Any) -> list[str]:
-    values = value if isinstance(value, list) else [] if value is None else [value]
+    values = value if isinstance(value, list | tuple) else [] if value is None else [value]
     return [each if isinstance(each, str) else json.dumps(each, sort_keys=True, ensure_ascii=False) for each in values]
 
 
@@ -152,7 +152,7 @@ def _array(key: str, lines: list[str]) -> list[str]:
 
 def _text(text: str) -> str:
     """Write a TOML string: JSON's escapes are TOML's, and DEL needs one more."""
-    return json.dumps(text.encode("utf-8", "backslashreplace").decode(), ensure_ascii=False).replace("\x7f", "\\u007f")
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _texts(texts: tuple[str, ...]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import inspect
+import os
 import signal
 import sys
 import threading
@@ -49,12 +50,12 @@ def load_plugin(record: EntryPointRecord) -> Loaded:
     """Import what an entry point names and ask it for its contracts and decoders.
 
     Never raises for anything that the plugin does, SystemExit and KeyboardInterrupt included; a Ctrl-C of the user goes
-    through. What the plugin prints while it is imported goes to standard error.
+    through. What the plugin, or a process that it starts, prints while it is imported goes to standard error.
     """
     file = ""
     with _interrupts_told_apart() as interrupted:
         try:
-            with contextlib.redirect_stdout(sys.stderr):
+            with contextlib.nullcontext() if record.shipped else _output_to_stderr():
                 plugin = importlib.metadata.EntryPoint(record.name, record.value, GROUP).load()
                 file = _file_of(plugin, record)
                 _judge(plugin, record)
@@ -88,6 +89,24 @@ def _interrupts_told_apart() -> Iterator[Callable[[], bool]]:
         yield lambda: bool(pressed)
     finally:
         signal.signal(signal.SIGINT, previous)
+
+
+@contextlib.contextmanager
+def _output_to_stderr() -> Iterator[None]:
+    """Send what is printed to standard error: `print`, writes to descriptor 1, and processes that inherit it."""
+    try:
+        sys.stdout.flush()
+        kept = os.dup(1)
+        os.dup2(2, 1)
+    except (OSError, ValueError, AttributeError):
+        kept = -1  # no such descriptors, or no such stream: nothing that could be mixed
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        if kept >= 0:
+            os.dup2(kept, 1)
+            os.close(kept)
 
 
 def _judge(plugin: Any, record: EntryPointRecord) -> None:
@@ -156,5 +175,8 @@ def _in_a_line(error: BaseException) -> str:
     """Write an error with the place where it was raised."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f", at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
-    text = str(error).strip().replace("\n", "; ")
+    try:
+        text = str(error).strip().replace("\n", "; ")
+    except Exception:
+        text = "its text cannot be had"  # an exception of the plugin's own may fail at that too
     return f"{type(error).__name__}{': ' + text if text else ''}{where}"

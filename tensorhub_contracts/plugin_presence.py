@@ -25,6 +25,8 @@ def only_shipped_plugins() -> bool:
         return False
     ours = 0
     for folder in dict.fromkeys(entry or os.curdir for entry in sys.path):
+        if folder.endswith(".egg"):
+            return False  # its metadata has no name in front, and is read in a way of its own
         try:
             names = os.listdir(folder)
         except NotADirectoryError:

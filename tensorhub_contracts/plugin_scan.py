@@ -6,7 +6,9 @@ Nothing is imported. Metadata that is stale, doubled or damaged is survived and 
 from __future__ import annotations
 
 import importlib.metadata
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -61,9 +63,9 @@ def scan_metadata() -> MetadataScan:
     count = 0
     records: set[EntryPointRecord] = set()
     damaged: set[DamagedMetadata] = set()
-    for distribution in importlib.metadata.distributions():
+    for distribution in _distributions(damaged):
         count += 1
-        metadata = str(getattr(distribution, "_path", "") or type(distribution).__name__)
+        metadata = _place(distribution)
         try:
             found = list(_entry_points(distribution))
             if _lacks_metadata(distribution):
@@ -76,6 +78,25 @@ def scan_metadata() -> MetadataScan:
             # Whatever is wrong with the metadata of one distribution is its own affair: it is listed, and the others are read.
             damaged.add(DamagedMetadata(metadata, f"{type(error).__name__}: {error}"))
     return MetadataScan(count, tuple(sorted(records)), tuple(sorted(damaged)))
+
+
+def _distributions(damaged: set[DamagedMetadata]) -> Iterator[importlib.metadata.Distribution]:
+    """Yield what each finder of the import system knows: what `importlib.metadata.distributions` asks, and each by itself."""
+    for finder in sys.meta_path:
+        find = getattr(finder, "find_distributions", None)
+        try:
+            found = list(find(importlib.metadata.DistributionFinder.Context())) if find is not None else []
+        except Exception as error:
+            # A foreign finder's fault: what it knows is unknown, and what the others know is not.
+            damaged.add(DamagedMetadata(f"finder {getattr(finder, '__name__', type(finder).__name__)}", f"{type(error).__name__}: {error}"))
+            continue
+        yield from found
+
+
+def _place(distribution: importlib.metadata.Distribution) -> str:
+    """Return the path of a distribution's metadata, the same however the import path spells it."""
+    folder = getattr(distribution, "_path", None)
+    return type(distribution).__name__ if folder is None else str(Path(str(folder)).resolve())
 
 
 def _entry_points(distribution: importlib.metadata.Distribution) -> Iterator[tuple[str, str]]:

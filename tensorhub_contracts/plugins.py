@@ -14,9 +14,10 @@ from tensorhub_contracts.plugin_facts import Plugin, Plugins, State
 from tensorhub_contracts.plugin_loading import load_plugin
 from tensorhub_contracts.plugin_ownership import owner
 from tensorhub_contracts.plugin_presence import VARIABLE
-from tensorhub_contracts.plugin_scan import EntryPointRecord, MetadataScan, scan_metadata
+from tensorhub_contracts.plugin_scan import DamagedMetadata, EntryPointRecord, MetadataScan, scan_metadata
 from tensorhub_contracts.plugin_selection import PluginSelection, normalized, read_selection
 from tensorhub_contracts.registry import Registry, load_registry
+from tensorhub_contracts.writable import writable
 
 
 @functools.cache
@@ -53,7 +54,8 @@ def settle(scan: MetadataScan, selection: PluginSelection) -> Plugins:
     decoded = frozenset(claim.declaration.contract for plugin in plugins for claim in plugin.claims) - selection.blocked_contracts
     unavailable = tuple(f"{plugin.title} is {plugin.state}: {plugin.reason}" for plugin in plugins if plugin.state != "loaded")
     registry = msgspec.structs.replace(registry, decoded=decoded, unavailable=unavailable)
-    return Plugins(tuple(plugins), scan.distributions, scan.damaged, registry, selection, contests(plugins, selection))
+    damaged = tuple(DamagedMetadata(writable(each.metadata), writable(each.reason)) for each in scan.damaged)
+    return Plugins(tuple(plugins), scan.distributions, damaged, registry, selection, contests(plugins, selection))
 
 
 def _by_plugin(records: Iterable[EntryPointRecord]) -> list[list[EntryPointRecord]]:
@@ -65,16 +67,20 @@ def _by_plugin(records: Iterable[EntryPointRecord]) -> list[list[EntryPointRecor
 
 
 def _plugin(record: EntryPointRecord, state: State, reason: str = "") -> Plugin:
-    return Plugin(record.name, record.distribution, record.version, record.value, record.metadata, state, record.shipped, reason=reason)
+    name, distribution, version, value, metadata = map(
+        writable, (record.name, record.distribution, record.version, record.value, record.metadata)
+    )
+    return Plugin(name, distribution, version, value, metadata, state, record.shipped, reason=writable(reason))
 
 
 def _loaded(records: list[EntryPointRecord]) -> tuple[Plugin, OwnedContracts | None]:
     """Load a plugin; return it with the contracts that it owns."""
     loaded = load_plugin(records[0])
     record, notes = owner(records, loaded.file)
-    plugin = msgspec.structs.replace(_plugin(record, "loaded"), file=loaded.file, notes=notes)
+    plugin = msgspec.structs.replace(_plugin(record, "loaded"), file=writable(loaded.file), notes=tuple(map(writable, notes)))
     if loaded.fault:
-        return msgspec.structs.replace(plugin, state="broken", reason=loaded.fault, traceback=loaded.traceback), None
+        fault, lines = writable(loaded.fault), writable(loaded.traceback)
+        return msgspec.structs.replace(plugin, state="broken", reason=fault, traceback=lines), None
     contracts = tuple(loaded.owned.contracts) if loaded.owned is not None else ()
     return msgspec.structs.replace(plugin, claims=loaded.claims, contracts=contracts), loaded.owned
 

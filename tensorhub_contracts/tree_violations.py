@@ -94,7 +94,9 @@ def describe_signature(signature: Signature) -> str:
 
 
 def _looks_like(evidence: Evidence) -> str:
-    signature = next(iter(evidence.groups.quantized))
+    signature = next(iter(evidence.groups.quantized), None)
+    if signature is None:
+        return "no unit: nothing in the tree is quantized"
     known = " or ".join(evidence.full[:2])
     return f"units like {describe_signature(signature)}" + (f", as in {known}" if known else "")
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from tensorhub_contracts.writable import writable
+
 #: A format, and the file that it goes to: empty for standard output.
 Output = tuple[str, str]
 
@@ -56,7 +58,7 @@ def chosen_outputs(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
 def write_outputs(outputs: Iterable[Output], writers: Mapping[str, Callable[[], str]]) -> None:
     """Write each report to where it was asked for."""
     for format_name, file in outputs:
-        report = writers[format_name]().encode("utf-8", "backslashreplace").decode("utf-8")
+        report = writable(writers[format_name]())
         if file:
             _write_file(Path(file), click.unstyle(report) if format_name == "text" else report)
         else:

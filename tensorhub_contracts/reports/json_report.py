@@ -11,6 +11,7 @@ from tensorhub_contracts.errors import Violation
 from tensorhub_contracts.inspection import Inspection
 from tensorhub_contracts.prefixes import is_multi_token_prediction, layer_count
 from tensorhub_contracts.reports.summary import GridRow, PrefixRow, grid_rows, prefix_rows
+from tensorhub_contracts.writable import writable
 
 REPORT_VERSION = 1
 
@@ -100,7 +101,7 @@ def write(inspections: Sequence[Inspection]) -> str:
 def inspection_report(inspection: Inspection) -> InspectionReport:
     """Return an inspection as the structure that is written."""
     return InspectionReport(
-        path=_text(inspection.path),
+        path=writable(inspection.path),
         component=inspection.component,
         accepted=inspection.accepted,
         contract=ContractReport(inspection.contract, inspection.digest or "") if inspection.contract else None,
@@ -128,7 +129,7 @@ def _checkpoint(inspection: Inspection) -> CheckpointReport | None:
         bytes_read=checkpoint.bytes_read,
         headers_digest=checkpoint.headers_digest,
         declarations=tuple(source.where for source in checkpoint.declarations),
-        extra_files=tuple(map(_text, checkpoint.extra_files)),
+        extra_files=tuple(map(writable, checkpoint.extra_files)),
     )
 
 
@@ -141,7 +142,7 @@ def _units(inspection: Inspection) -> Iterator[UnitReport]:
         layout = unit.layout
         yield UnitReport(
             name=unit.name,
-            shard=_text(checkpoint.shard_of[unit.name]),
+            shard=writable(checkpoint.shard_of[unit.name]),
             form=layout.form,
             dtype=layout.weight_dtype,
             shape=layout.weight_shape,
@@ -153,8 +154,3 @@ def _units(inspection: Inspection) -> Iterator[UnitReport]:
             multi_token_prediction=is_multi_token_prediction(unit.name, layers),
             orientation_shown=layout.orientation_shown,
         )
-
-
-def _text(text: str) -> str:
-    """A file name that is not UTF-8 reaches us with surrogates, which JSON cannot hold."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")

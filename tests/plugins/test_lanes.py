@@ -284,7 +284,7 @@ EDITS: dict[str, tuple[Callable[[str], str], str]] = {
     "version": (_edit(_version), "lanes-digest"),
     "digest": (_edit(lambda record: record.update(digest="sha256:" + "0" * 64)), "lanes-digest"),
     "excluded": (_edit(lambda record: record["excluded"].clear()), "lanes-digest"),
-    "lane-added": (_edit(lambda record: record["lanes"].append("fp8-w8a16+eager")), "document-malformed"),
+    "lane-added": (_edit(lambda record: record["lanes"].append("fp8-w8a16+eager")), "lanes-digest"),
     "lane-nobody-lists": (_edit(lambda record: record["lanes"].pop()), "document-malformed"),
     "lane-misspelt": (_edit(lambda record: record["lanes"].append("nonsense")), "document-malformed"),
     "no-execution": (_edit(lambda record: record["lanes"].append("fp8-w8a16")), "document-malformed"),

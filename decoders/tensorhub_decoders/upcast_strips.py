@@ -1,0 +1,158 @@
+"""FP8 E4M3 codes to wider floats, strip by strip: the reference dequants' results, bit for bit, in a fraction of their time.
+
+torch casts FP8 to F32 one scalar at a time. Here the codes of a strip are shifted into the bits of F16 numbers, which
+vector instructions widen. A strip is about 2^20 elements, so that what one step writes the next one finds in cache.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import torch
+
+#: Elements of a strip: its F16 and F32 scratch (6 MB) stays in a second-level cache or close to it.
+STRIP_ELEMENTS: Final = 1 << 20
+
+#: Rows and columns of a block of `hf.fp8-blockwise@1`. It comes from the contract, and never from shapes.
+BLOCK: Final = 128
+
+#: A shifted code is an F16 number that is its value times 2^-8, also for subnormal codes; the scale makes up for it.
+_SHIFTED: Final = 256.0
+
+#: Multiplies a strip of F32 numbers by its scales: the strip, its first row in the weight, and the scales.
+_Multiply = Callable[[torch.Tensor, int, torch.Tensor], None]
+
+
+class _Scratch(threading.local):
+    """Memory of each thread for one strip, kept from one weight to the next."""
+
+    def __init__(self) -> None:
+        self.halves = torch.empty(0, dtype=torch.int16)
+        self.floats = torch.empty(0, dtype=torch.float32)
+
+    def for_strip(self, elements: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return room for so many 16-bit and so many F32 elements."""
+        if self.halves.numel() < elements:
+            self.halves = torch.empty(elements, dtype=torch.int16)
+            self.floats = torch.empty(elements, dtype=torch.float32)
+        return self.halves[:elements], self.floats[:elements]
+
+
+_scratch = _Scratch()
+
+
+def upcast_block_scaled(weight: torch.Tensor, scale: torch.Tensor, out: torch.Tensor, *, first_row: int = 0) -> torch.Tensor:
+    """Write `hf.fp8_blockwise.dequant@1` of a weight to `out`, and return it.
+
+    `weight` is float8_e4m3fn `[..., out, in]`, contiguous along rows; `scale` F32, BF16 or F16, with one number for each
+    block of 128 x 128 of it; `out` BF16, F16 or F32 of the weight's shape. A slice of rows says with `first_row` where
+    it begins in its unit (`scale` is then that of the whole unit). Raises ValueError for shapes that do not fit.
+    """
+    rows, columns = weight.shape[-2:]
+    grid = (*weight.shape[:-2], -(-(first_row + rows) // BLOCK), -(-columns // BLOCK))
+    fits = scale.dim() == weight.dim() and scale.shape[-1] == grid[-1] and scale.shape[-2] >= grid[-2]
+    if not fits or scale.shape[:-2] != weight.shape[:-2] or (not first_row and tuple(scale.shape) != grid):
+        raise ValueError(f"scale grid {tuple(scale.shape)} for weight {tuple(weight.shape)} from row {first_row}: expected {grid}")
+    _require_out(weight, out)
+    if weight.dim() > 2:
+        for expert in range(weight.shape[0]):
+            upcast_block_scaled(weight[expert], scale[expert], out[expert], first_row=first_row)
+        return out
+    whole = columns // BLOCK * BLOCK
+
+    def multiply(strip: torch.Tensor, row: int, scales: torch.Tensor) -> None:
+        for begin, end in _pieces(first_row + row, first_row + row + strip.shape[0]):
+            piece = strip[begin - first_row - row : end - first_row - row]
+            height = max(1, piece.shape[0] // BLOCK)
+            blocks = scales[begin // BLOCK : begin // BLOCK + height]
+            if whole:
+                piece[:, :whole].view(height, -1, whole // BLOCK, BLOCK).mul_(blocks[:, None, : whole // BLOCK, None])
+            if whole < columns:
+                piece[:, whole:].view(height, -1, columns - whole).mul_(blocks[:, None, whole // BLOCK :])
+
+    return _upcast(weight, scale, out, multiply)
+
+
+def upcast_row_scaled(weight: torch.Tensor, scale: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+    """Write `cozy.fp8_rowwise.dequant@1` of a weight to `out`, and return it.
+
+    `weight` is float8_e4m3fn `[out, in]`, `scale` F32 `[out]`, `out` BF16, F16 or F32 of the weight's shape. Raises
+    ValueError for shapes that do not fit.
+    """
+    if weight.dim() != 2 or scale.shape != weight.shape[:1]:
+        raise ValueError(f"scale {tuple(scale.shape)} for weight {tuple(weight.shape)}: expected {tuple(weight.shape[:1])}")
+    _require_out(weight, out)
+
+    def multiply(strip: torch.Tensor, row: int, scales: torch.Tensor) -> None:
+        strip.mul_(scales[row : row + strip.shape[0], None])
+
+    return _upcast(weight, scale, out, multiply)
+
+
+def upcast_unscaled(weight: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+    """Write `cozy.fp8_storage.dequant@1` of a weight of any shape to `out`, and return it."""
+    _require_out(weight, out)
+    flat = (1, -1) if weight.dim() < 2 else (weight.shape[0], -1)
+    if weight.numel():
+
+        def multiply(strip: torch.Tensor, row: int, scales: torch.Tensor) -> None:
+            strip.mul_(scales)
+
+        _upcast(weight.reshape(flat), torch.ones(1), out.view(flat), multiply)
+    return out
+
+
+def _require_out(weight: torch.Tensor, out: torch.Tensor) -> None:
+    if weight.dtype is not torch.float8_e4m3fn or out.dtype not in (torch.bfloat16, torch.float16, torch.float32):
+        raise ValueError(f"float8_e4m3fn to BF16, F16 or F32, not {weight.dtype} to {out.dtype}")
+    if out.shape != weight.shape:
+        raise ValueError(f"out {tuple(out.shape)} for weight {tuple(weight.shape)}")
+
+
+def _upcast(weight: torch.Tensor, scale: torch.Tensor, out: torch.Tensor, multiply: _Multiply) -> torch.Tensor:
+    """Go over a matrix in strips: widen the codes, multiply in F32, round to the output's dtype."""
+    columns = weight.shape[1]
+    if not weight.numel():
+        return out
+    wide = scale.to(torch.float32)
+    grown = wide * _SHIFTED
+    folds = bool(torch.isfinite(grown).all())  # exact, unless it overflows
+    signed, unsigned = weight.view(torch.int8), weight.view(torch.uint8)
+    for begin, end in _strips(weight.shape[0], columns):
+        halves, floats = (each.view(end - begin, columns) for each in _scratch.for_strip((end - begin) * columns))
+        strip = out[begin:end] if out.dtype is torch.float32 else floats
+        if _holds_nan(signed[begin:end], unsigned[begin:end]):
+            strip.copy_(weight[begin:end])  # torch's own cast, slow and right for every code
+            multiply(strip, begin, wide)
+        else:
+            halves.copy_(signed[begin:end])
+            halves.mul_(128).bitwise_and_(-0x4001)  # exponent and mantissa move to their places; the sign stays at the top
+            strip.copy_(halves.view(torch.float16))
+            if not folds:
+                strip.mul_(_SHIFTED)
+            multiply(strip, begin, grown if folds else wide)
+        if strip is floats:
+            out[begin:end].copy_(strip)
+    return out
+
+
+def _holds_nan(signed: torch.Tensor, unsigned: torch.Tensor) -> bool:
+    """Whether a strip holds a NaN code: 0x7F, the greatest of the signed, or 0xFF, the greatest of the unsigned bytes."""
+    return int(signed.amax()) == 0x7F or int(unsigned.amax()) == 0xFF
+
+
+def _strips(rows: int, columns: int) -> Iterator[tuple[int, int]]:
+    """Yield the rows of each strip: whole block rows if several fit, else a power-of-two part of one."""
+    height = max(1, STRIP_ELEMENTS // max(1, columns * BLOCK)) * BLOCK
+    while height > 1 and height * columns > STRIP_ELEMENTS:
+        height //= 2
+    yield from ((begin, min(begin + height, rows)) for begin in range(0, rows, height))
+
+
+def _pieces(begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """Cut rows of a unit so that each piece is whole block rows, or lies inside one."""
+    head = min(end, -(-begin // BLOCK) * BLOCK)
+    middle = max(head, end // BLOCK * BLOCK)
+    yield from ((first, last) for first, last in ((begin, head), (head, middle), (middle, end)) if first < last)
