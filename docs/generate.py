@@ -134,9 +134,10 @@ def lanes_page(registry: Registry) -> str:
     lines = [
         "# Lanes",
         "",
-        "A lane says how weights are computed with: `<weights>-<activation>[-<scale>]+<execution>`, for example `fp8-w8a16+eager`. The part",
-        "before the plus is its *body*, the weights alone its *family*. A decoder declares bodies; this table says which executions a body",
-        "has, which weights it may have, and in which order lanes are preferred. It is closed: hubs compare bodies byte for byte.",
+        "A lane says how weights are computed with: `<weights>-<activation>[-<scale>]+<execution>`, for example `fp8-w8a16+eager`.",
+        "The part before the plus is its *body*, the weights alone its *family*. A decoder declares bodies; this table says which",
+        "executions a body has, which weights it may have, and in which order lanes are preferred. It is closed: hubs compare",
+        "bodies byte for byte.",
         "",
         "| rank | body | executions | weights | what it is |",
         "|---:|---|---|---|---|",
