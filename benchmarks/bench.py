@@ -130,7 +130,21 @@ def start(scratch: Path) -> None:
     print(table("The same, to importing torch", measure(to_torch, base="import torch", rounds=7), {"tensorhub inspect": 0.10}))
 
 
-PARTS = {"warm": warm, "cold": cold, "refusal": refusal, "start": start}
+def upcast(scratch: Path) -> None:
+    """One weight."""
+    from decoding import dequantize_one_weight  # torch, which the parts above do without
+
+    dequantize_one_weight()
+
+
+def loading(scratch: Path) -> None:
+    """A whole checkpoint."""
+    from decoding import load_a_checkpoint
+
+    load_a_checkpoint(scratch)
+
+
+PARTS = {"warm": warm, "cold": cold, "refusal": refusal, "start": start, "upcast": upcast, "loading": loading}
 
 
 def main() -> None:

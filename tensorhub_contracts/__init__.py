@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tensorhub_contracts.artifact_record import Artifact, record_artifact
     from tensorhub_contracts.current_registry import installed_registry
+    from tensorhub_contracts.decoded_tensor import DecodedTensor
     from tensorhub_contracts.decoder_declaration import DecoderDeclaration, contract_decoders_of, implements_contract
     from tensorhub_contracts.demand import Demand
     from tensorhub_contracts.errors import (
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tensorhub_contracts.inspection import Inspection, Unit
     from tensorhub_contracts.inspector import inspect, inspect_hf_fp8_blockwise
     from tensorhub_contracts.lane_names import LaneName, parse_lane
+    from tensorhub_contracts.loading import LoadedWeights, LoadReport, load
     from tensorhub_contracts.owned_contracts import OwnedContracts, read_contracts
     from tensorhub_contracts.plugins import installed_plugins
     from tensorhub_contracts.problems import Problem, problem_details
@@ -39,12 +41,15 @@ __version__ = "0.1.0"
 _HOMES = {
     "Artifact": "artifact_record",
     "DeclarationError": "errors",
+    "DecodedTensor": "decoded_tensor",
     "DecoderDeclaration": "decoder_declaration",
     "Demand": "demand",
     "FaultError": "errors",
     "ImageLanes": "image_lanes",
     "Inspection": "inspection",
     "LaneName": "lane_names",
+    "LoadReport": "loading",
+    "LoadedWeights": "loading",
     "OwnedContracts": "owned_contracts",
     "PluginError": "errors",
     "PluginSelectionError": "errors",
@@ -65,6 +70,7 @@ _HOMES = {
     "inspect_hf_fp8_blockwise": "inspector",
     "installed_plugins": "plugins",
     "installed_registry": "current_registry",
+    "load": "loading",
     "load_registry": "registry",
     "parse_lane": "lane_names",
     "problem_details": "problems",
@@ -76,12 +82,15 @@ _HOMES = {
 __all__ = [
     "Artifact",
     "DeclarationError",
+    "DecodedTensor",
     "DecoderDeclaration",
     "Demand",
     "FaultError",
     "ImageLanes",
     "Inspection",
     "LaneName",
+    "LoadReport",
+    "LoadedWeights",
     "OwnedContracts",
     "PluginError",
     "PluginSelectionError",
@@ -102,6 +111,7 @@ __all__ = [
     "inspect_hf_fp8_blockwise",
     "installed_plugins",
     "installed_registry",
+    "load",
     "load_registry",
     "parse_lane",
     "problem_details",

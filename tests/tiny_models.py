@@ -19,7 +19,19 @@ os.environ.setdefault("TQDM_DISABLE", "1")
 
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen3MoeConfig, Qwen3MoeForCausalLM
+from transformers import (
+    DeepseekV3Config,
+    DeepseekV3ForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+    Qwen3MoeConfig,
+    Qwen3MoeForCausalLM,
+    Qwen3NextConfig,
+    Qwen3NextForCausalLM,
+)
 
 #: The largest finite E4M3 value. A cast beyond it gives NaN, so that the clamp must be explicit.
 E4M3_MAX = 448.0
@@ -54,6 +66,37 @@ def dense_qwen3_moe(folder: Path) -> Path:
     config = Qwen3MoeConfig(**_SIZES, moe_intermediate_size=160, num_experts=4, num_experts_per_tok=2, decoder_sparse_step=1)
     _built(lambda: Qwen3MoeForCausalLM(config)).save_pretrained(folder)
     return folder
+
+
+def dense_qwen3(folder: Path) -> Path:
+    """Write a dense BF16 Qwen3 of two layers, with norms of queries and keys; return `folder`."""
+    _built(lambda: Qwen3ForCausalLM(Qwen3Config(**_SIZES))).save_pretrained(folder)
+    return folder
+
+
+def dense_qwen3_next(folder: Path) -> Path:
+    """Write a dense BF16 Qwen3-Next of four layers, three of them with linear attention; return `folder`."""
+    linear = {"linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 48, "linear_value_head_dim": 48}
+    experts = {"moe_intermediate_size": 160, "shared_expert_intermediate_size": 160, "num_experts": 4, "num_experts_per_tok": 2}
+    config = Qwen3NextConfig(**{**_SIZES, "num_hidden_layers": 4}, **linear, **experts)
+    _built(lambda: Qwen3NextForCausalLM(config)).save_pretrained(folder)
+    return folder
+
+
+def dense_deepseek_v3(folder: Path) -> Path:
+    """Write a dense BF16 DeepSeek-V3 of two layers whose kv_a projection has 576 rows, as the published one; return `folder`."""
+    latent = {"q_lora_rank": 96, "kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 64, "v_head_dim": 64}
+    experts = {"moe_intermediate_size": 160, "n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 2, "topk_group": 1}
+    sizes = {**_SIZES, "hidden_size": 256, "num_key_value_heads": 4}
+    del sizes["head_dim"]
+    config = DeepseekV3Config(**sizes, **latent, **experts, first_k_dense_replace=1)
+    _built(lambda: DeepseekV3ForCausalLM(config)).save_pretrained(folder)
+    return folder
+
+
+def fp8(write_dense: Callable[[Path], Path], folder: Path, scale_dtype: torch.dtype = torch.float32) -> Path:
+    """Write one of the dense models in block FP8, in one file; return `folder`."""
+    return _quantized(write_dense, folder, scale_dtype, shards=1)
 
 
 def fp8_llama(folder: Path, scale_dtype: torch.dtype = torch.float32) -> Path:
@@ -131,7 +174,7 @@ def _quantized(write_dense: Callable[[Path], Path], folder: Path, scale_dtype: t
     with tempfile.TemporaryDirectory() as dense:
         source = write_dense(Path(dense))
         for name, tensor in load_file(source / "model.safetensors").items():
-            if name.endswith("_proj.weight"):
+            if name.endswith(("_proj.weight", "_proj_with_mqa.weight")):
                 tensors[name], tensors[f"{name}_scale_inv"] = quantize(tensor, scale_dtype)
             else:
                 tensors[name] = tensor

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from tensorhub_contracts import Inspection, hookimpl, implements_contract
-from tensorhub_decoders.decoding import decode_units
-from tensorhub_decoders.reference_dequants import dequantize_row_scaled
+from tensorhub_contracts import DecodedTensor, Inspection, hookimpl, implements_contract
+from tensorhub_decoders.decoding import lane_dtype, require_contract
 
 if TYPE_CHECKING:
     import torch
@@ -22,16 +21,22 @@ TENSORHUB_PLUGIN_API: Final = 1
     requires=("torch",),
     why="Cozy's FP8 checkpoints are in this layout. Weights are upcast ahead of time, exactly, on any device.",
 )
-def decode_cozy_fp8_rowwise(inspection: Inspection, *, lane: str, dtype: str) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield every tensor of a proved checkpoint by its name: weights decoded to `dtype`, the rest as it is stored.
+def decode_cozy_fp8_rowwise(inspection: Inspection, *, lane: str, dtype: str) -> Iterator[DecodedTensor]:
+    """Yield every tensor of a proved checkpoint by its name: weights upcast to `dtype`, the rest as it is stored.
 
-    Decoded weights are what `dequantize_row_scaled` gives, bit for bit. Raises `Refusal` as `decode_units` does.
+    Upcast weights are what `reference_dequants.dequantize_row_scaled` gives, bit for bit. Raises `Refusal` for another
+    contract (`contract-mismatch`) and for a dtype that the lane does not have (`lane-dtype`).
     """
+    from tensorhub_decoders.streaming import Conversion, Strip, stream
+    from tensorhub_decoders.upcast_strips import upcast_row_scaled
 
-    def dequantize(unit: Mapping[str, torch.Tensor], out_dtype: torch.dtype) -> torch.Tensor:
-        return dequantize_row_scaled(unit["weight"], unit["scale"], out_dtype=out_dtype)
+    def convert(strip: Strip, sidecars: Mapping[str, torch.Tensor]) -> None:
+        rows = slice(strip.first_row, strip.first_row + strip.stored.shape[0])
+        upcast_row_scaled(strip.stored, sidecars["scale"][rows], strip.out)
 
-    return decode_units(inspection, dequantize, contract="cozy.fp8-rowwise@1", lane=lane, dtype=dtype)
+    require_contract(inspection, "cozy.fp8-rowwise@1")
+    units = {unit.name: inspection.tensors_of(unit) for unit in inspection.units}
+    return stream(inspection, Conversion(units, convert, lane_dtype(lane, dtype), "cpu.upcast"))
 
 
 @hookimpl

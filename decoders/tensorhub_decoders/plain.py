@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from tensorhub_contracts import Inspection, hookimpl, implements_contract
-from tensorhub_decoders.decoding import lane_dtype
-from tensorhub_decoders.reading import TensorReader, stored_names
+from tensorhub_contracts import DecodedTensor, Inspection, hookimpl, implements_contract
+from tensorhub_decoders.decoding import lane_dtype, require_contract
 
 if TYPE_CHECKING:
     import torch
@@ -20,21 +19,21 @@ _WHY: Final = "Dense checkpoints are read as they are stored."
 @implements_contract(contract="plain.bf16@1", serves=("bf16-w16a16",), composes_lora=True, requires=("torch",), why=_WHY)
 @implements_contract(contract="plain.f16@1", serves=("bf16-w16a16",), composes_lora=True, requires=("torch",), why=_WHY)
 @implements_contract(contract="plain.f32@1", serves=("bf16-w16a16",), composes_lora=True, requires=("torch",), why=_WHY)
-def decode_plain(inspection: Inspection, *, lane: str, dtype: str) -> Iterator[tuple[str, torch.Tensor]]:
+def decode_plain(inspection: Inspection, *, lane: str, dtype: str) -> Iterator[DecodedTensor]:
     """Yield every tensor of a proved checkpoint by its name, matrices rounded to `dtype` (BF16 or F16), vectors as they are.
 
-    Rounding is to nearest even, and none at all where the checkpoint has `dtype` already. Raises `Refusal`
-    (`lane-dtype`) for a dtype that the lane does not have.
+    Rounding is to nearest even, and none at all where the checkpoint has `dtype` already. Raises `Refusal` for another
+    contract (`contract-mismatch`) and for a dtype that the lane does not have (`lane-dtype`).
     """
-    import torch
+    from tensorhub_decoders.streaming import Conversion, Strip, stream
 
-    inspection.require()
-    out_dtype = lane_dtype(lane, dtype)
-    with TensorReader(inspection) as reader:
-        for name in stored_names(inspection):
-            tensor = reader.read(name)
-            is_matrix = tensor.dim() >= 2 and tensor.is_floating_point() and tensor.dtype is not torch.float64
-            yield name, tensor.to(out_dtype) if is_matrix else tensor
+    def convert(strip: Strip, sidecars: Mapping[str, torch.Tensor]) -> None:
+        strip.out.copy_(strip.stored)
+
+    require_contract(inspection, *(f"plain.{each}@1" for each in ("bf16", "f16", "f32")))
+    assert inspection.groups is not None  # a proved contract has them
+    matrices = (name for name, geometry in inspection.groups.dense.items() if len(geometry.shape) > 1 and geometry.dtype != dtype)
+    return stream(inspection, Conversion({name: {"weight": name} for name in matrices}, convert, lane_dtype(lane, dtype), "cpu.cast"))
 
 
 @hookimpl

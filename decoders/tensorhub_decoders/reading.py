@@ -1,14 +1,16 @@
-"""Reads stored tensors of a proved checkpoint, one at a time, at the offsets that its headers give."""
+"""Reads stored tensors of a proved checkpoint at the offsets that its headers give, whole or in part, from many threads."""
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from tensorhub_contracts import Inspection, Refusal, Violation
 from tensorhub_contracts.checkpoint import Checkpoint
+from tensorhub_contracts.tensor_entry import TensorEntry
 
 if TYPE_CHECKING:
     import torch
@@ -30,14 +32,14 @@ _TORCH_NAMES: Final = {
 
 
 class TensorReader:
-    """Reads tensors of a checkpoint from its files; keeps one file open at a time, and none after `close`."""
+    """Reads tensors of a checkpoint from its files, which stay open until `close`; nothing is mapped."""
 
     def __init__(self, inspection: Inspection) -> None:
         inspection.require()
         assert inspection.checkpoint is not None  # a proved contract has one
         self.checkpoint: Checkpoint = inspection.checkpoint
-        self._shard = ""
-        self._descriptor = -1
+        self._descriptors: dict[str, int] = {}
+        self._opening = threading.Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -46,10 +48,13 @@ class TensorReader:
         self.close()
 
     def close(self) -> None:
-        """Close the file that is open, if any."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-        self._shard, self._descriptor = "", -1
+        """Close every file that is open."""
+        while self._descriptors:
+            os.close(self._descriptors.popitem()[1])
+
+    def entry(self, name: str) -> TensorEntry:
+        """Return a tensor's entry in the header of the shard that counts."""
+        return self.checkpoint.headers[self.checkpoint.shard_of[name]].tensors[name]
 
     def read(self, name: str) -> torch.Tensor:
         """Return a stored tensor, with its stored dtype and shape, in memory of its own.
@@ -58,33 +63,39 @@ class TensorReader:
         """
         import torch
 
+        entry = self.entry(name)
+        buffer = bytearray(entry.data_offsets[1] - entry.data_offsets[0])
+        if not buffer:
+            return torch.empty(entry.shape, dtype=torch_dtype(entry.dtype))
+        self.read_into(name, memoryview(buffer))
+        return torch.frombuffer(buffer, dtype=torch.uint8).view(torch_dtype(entry.dtype)).reshape(entry.shape)
+
+    def read_into(self, name: str, buffer: memoryview, offset: int = 0) -> None:
+        """Fill a buffer with the bytes of a stored tensor from `offset` on. Raises `Refusal` as `read` does."""
         shard = self.checkpoint.shard_of[name]
         header = self.checkpoint.headers[shard]
-        entry = header.tensors[name]
-        begin, end = entry.data_offsets
-        buffer = bytearray(end - begin)
-        self._open(shard)
-        view, place = memoryview(buffer), 8 + header.length + begin
-        while view:
-            count = os.preadv(self._descriptor, [view], place)
+        place = 8 + header.length + header.tensors[name].data_offsets[0] + offset
+        descriptor = self._descriptor(shard)
+        while buffer:
+            count = os.preadv(descriptor, [buffer], place)
             if count == 0:
                 raise self._changed(shard, "it is shorter")
-            view, place = view[count:], place + count
-        dtype: torch.dtype = getattr(torch, _TORCH_NAMES[entry.dtype])
-        if not buffer:
-            return torch.empty(entry.shape, dtype=dtype)
-        return torch.frombuffer(buffer, dtype=torch.uint8).view(dtype).reshape(entry.shape)
+            buffer, place = buffer[count:], place + count
 
-    def _open(self, shard: str) -> None:
-        if shard == self._shard:
-            return
-        self.close()
+    def _descriptor(self, shard: str) -> int:
+        with self._opening:
+            if shard not in self._descriptors:
+                descriptor = os.open(self._path(shard), os.O_RDONLY | os.O_CLOEXEC)
+                self._descriptors[shard] = descriptor
+                self._verify(shard, descriptor)
+            return self._descriptors[shard]
+
+    def _verify(self, shard: str, descriptor: int) -> None:
         header = self.checkpoint.headers[shard]
-        self._descriptor = os.open(self._path(shard), os.O_RDONLY | os.O_CLOEXEC)
-        self._shard = shard
-        if os.fstat(self._descriptor).st_size != header.file_size:
-            raise self._changed(shard, f"{os.fstat(self._descriptor).st_size} bytes")
-        if os.pread(self._descriptor, header.length, 8) != header.raw:
+        size = os.fstat(descriptor).st_size
+        if size != header.file_size:
+            raise self._changed(shard, f"{size} bytes")
+        if os.pread(descriptor, header.length, 8) != header.raw:
             raise self._changed(shard, "another header")
 
     def _path(self, shard: str) -> Path:
@@ -94,6 +105,14 @@ class TensorReader:
     def _changed(self, shard: str, found: str) -> Refusal:
         expected = "the file whose header was inspected"
         return Refusal([Violation("file-changed", shard, expected, found, "Inspect the checkpoint again, and do not write to it.")])
+
+
+def torch_dtype(dtype: str) -> torch.dtype:
+    """Return torch's dtype for one of the safetensors format; raises KeyError for one that torch does not have."""
+    import torch
+
+    found: torch.dtype = getattr(torch, _TORCH_NAMES[dtype])
+    return found
 
 
 def stored_names(inspection: Inspection) -> Iterator[str]:

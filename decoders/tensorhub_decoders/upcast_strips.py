@@ -43,18 +43,15 @@ class _Scratch(threading.local):
 _scratch = _Scratch()
 
 
-def upcast_block_scaled(weight: torch.Tensor, scale: torch.Tensor, out: torch.Tensor, *, first_row: int = 0) -> torch.Tensor:
+def upcast_block_scaled(weight: torch.Tensor, scale: torch.Tensor, out: torch.Tensor, *, first_row: int | None = None) -> torch.Tensor:
     """Write `hf.fp8_blockwise.dequant@1` of a weight to `out`, and return it.
 
     `weight` is float8_e4m3fn `[..., out, in]`, contiguous along rows; `scale` F32, BF16 or F16, with one number for each
     block of 128 x 128 of it; `out` BF16, F16 or F32 of the weight's shape. A slice of rows says with `first_row` where
-    it begins in its unit (`scale` is then that of the whole unit). Raises ValueError for shapes that do not fit.
+    it begins in its unit, and comes with the scale of the whole unit. Raises ValueError for shapes that do not fit.
     """
-    rows, columns = weight.shape[-2:]
-    grid = (*weight.shape[:-2], -(-(first_row + rows) // BLOCK), -(-columns // BLOCK))
-    fits = scale.dim() == weight.dim() and scale.shape[-1] == grid[-1] and scale.shape[-2] >= grid[-2]
-    if not fits or scale.shape[:-2] != weight.shape[:-2] or (not first_row and tuple(scale.shape) != grid):
-        raise ValueError(f"scale grid {tuple(scale.shape)} for weight {tuple(weight.shape)} from row {first_row}: expected {grid}")
+    origin = require_grid(weight, scale, first_row)
+    columns = weight.shape[-1]
     _require_out(weight, out)
     if weight.dim() > 2:
         for expert in range(weight.shape[0]):
@@ -63,8 +60,8 @@ def upcast_block_scaled(weight: torch.Tensor, scale: torch.Tensor, out: torch.Te
     whole = columns // BLOCK * BLOCK
 
     def multiply(strip: torch.Tensor, row: int, scales: torch.Tensor) -> None:
-        for begin, end in _pieces(first_row + row, first_row + row + strip.shape[0]):
-            piece = strip[begin - first_row - row : end - first_row - row]
+        for begin, end in _pieces(origin + row, origin + row + strip.shape[0]):
+            piece = strip[begin - origin - row : end - origin - row]
             height = max(1, piece.shape[0] // BLOCK)
             blocks = scales[begin // BLOCK : begin // BLOCK + height]
             if whole:
@@ -104,6 +101,19 @@ def upcast_unscaled(weight: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
     return out
 
 
+def require_grid(weight: torch.Tensor, scale: torch.Tensor, first_row: int | None) -> int:
+    """Return the row of the unit that a weight begins at; refuse a grid that is not that of the unit, or does not reach as far."""
+    rows, columns = weight.shape[-2:]
+    origin = first_row or 0
+    grid = (*weight.shape[:-2], -(-(origin + rows) // BLOCK), -(-columns // BLOCK))
+    reaches = scale.dim() == weight.dim() and scale.shape[-2] >= grid[-2]
+    found = (*scale.shape[:-2], grid[-2], scale.shape[-1]) if first_row is not None and reaches else tuple(scale.shape)
+    if found != grid:
+        place = "" if first_row is None else f" from row {first_row} on"
+        raise ValueError(f"scale grid {tuple(scale.shape)} for weight {tuple(weight.shape)}{place}: expected {grid}")
+    return origin
+
+
 def _require_out(weight: torch.Tensor, out: torch.Tensor) -> None:
     if weight.dtype is not torch.float8_e4m3fn or out.dtype not in (torch.bfloat16, torch.float16, torch.float32):
         raise ValueError(f"float8_e4m3fn to BF16, F16 or F32, not {weight.dtype} to {out.dtype}")
@@ -120,7 +130,7 @@ def _upcast(weight: torch.Tensor, scale: torch.Tensor, out: torch.Tensor, multip
     grown = wide * _SHIFTED
     folds = bool(torch.isfinite(grown).all())  # exact, unless it overflows
     signed, unsigned = weight.view(torch.int8), weight.view(torch.uint8)
-    for begin, end in _strips(weight.shape[0], columns):
+    for begin, end in strips(weight.shape[0], columns):
         halves, floats = (each.view(end - begin, columns) for each in _scratch.for_strip((end - begin) * columns))
         strip = out[begin:end] if out.dtype is torch.float32 else floats
         if _holds_nan(signed[begin:end], unsigned[begin:end]):
@@ -143,7 +153,7 @@ def _holds_nan(signed: torch.Tensor, unsigned: torch.Tensor) -> bool:
     return int(signed.amax()) == 0x7F or int(unsigned.amax()) == 0xFF
 
 
-def _strips(rows: int, columns: int) -> Iterator[tuple[int, int]]:
+def strips(rows: int, columns: int) -> Iterator[tuple[int, int]]:
     """Yield the rows of each strip: whole block rows if several fit, else a power-of-two part of one."""
     height = max(1, STRIP_ELEMENTS // max(1, columns * BLOCK)) * BLOCK
     while height > 1 and height * columns > STRIP_ELEMENTS:

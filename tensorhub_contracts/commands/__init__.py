@@ -27,13 +27,16 @@ _FAULT: Final = "This is a fault of tensorhub-contracts or of a plugin, not of y
 
 _FAULT_TITLES: Final = {"RegistryError": "The registry is wrong", "PluginError": "The plugins are wrong"}
 
-#: Command name to the module that defines it (as `command`) and the line that --help shows for it.
+#: Command name to the module that defines it (as `command`) and the line that --help shows for it. A module of another
+#: package is given by its whole name: the commands that compute lie beside the decoders, and are met by name alone.
 _COMMANDS: Final = {
     "inspect": ("inspect", "Prove which contract a checkpoint is in, from its headers alone."),
     "artifact": ("artifact", "Write the record of a proved checkpoint that a hub stores."),
     "plugins": ("plugins", "List the plugins of this environment, and why one is not in use."),
     "lanes": ("lanes", "Derive what this environment can execute, or compare it with a record."),
     "satisfies": ("satisfies", "Say whether an image can execute an artifact."),
+    "produce": ("tensorhub_decoders.commands.produce", "Quantize a dense checkpoint into an FP8 contract."),
+    "decode": ("tensorhub_decoders.commands.decode", "Make a dense checkpoint of one in an FP8 contract."),
     "contracts": ("contracts", "List the contracts of the registry, or show one."),
     "explain": ("explain", "Explain a refusal code."),
     "schema": ("schema", "Print the JSON Schema of something that this tool reads or writes."),
@@ -50,7 +53,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
             return None
-        module = importlib.import_module(f"{__name__}.{_COMMANDS[name][0]}")
+        module_name = _COMMANDS[name][0]
+        module = importlib.import_module(module_name if "." in module_name else f"{__name__}.{module_name}")
         command: click.Command = module.command
         return command
 

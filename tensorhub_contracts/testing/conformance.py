@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -51,14 +52,15 @@ class DecoderContractTests:
         assert name in FORMULAS, f"{name} is not a shipped reference dequant: override `reference` with its formula"
         return FORMULAS[name](unit)
 
-    def decode(self, inspection: Inspection, *, lane: str, dtype: str) -> Iterable[tuple[str, Any]]:
-        """Call the decoder: it takes an inspection, `lane` and `dtype`, and yields names with tensors.
+    def decode(self, inspection: Inspection, *, lane: str, dtype: str) -> Iterable[tuple[str, Any, str]]:
+        """Call the decoder: it takes an inspection, `lane` and `dtype`, and yields name, tensor and compute path.
 
         Every weight comes under its own name, decoded to `dtype` (BF16, F16 or F32); tensors that nothing scales come
-        as they are stored, or, in a contract without units, matrices in `dtype`; scales do not come.
+        as they are stored, or, in a contract without units, matrices in `dtype`; scales do not come. The compute path
+        of a weight names what computed it; that of a tensor that is as it is stored is empty.
         """
-        pairs: Iterable[tuple[str, Any]] = self._claim().function(inspection, lane=lane, dtype=dtype)
-        return pairs
+        decoded: Iterable[tuple[str, Any, str]] = self._claim().function(inspection, lane=lane, dtype=dtype)
+        return decoded
 
     # ------------------------------------------------------------ the declaration
 
@@ -132,7 +134,7 @@ class DecoderContractTests:
         exact = {name: [rounded_to_f32(value) for value in self.reference(unit)] for name, unit in units.items()}
         inspection = inspect(self._tree(tmp_path / "sound"), contract=self.contract)
         for lane, dtype in self._ways():
-            decoded = dict(self.decode(inspection, lane=lane, dtype=dtype))
+            decoded = _by_name(self.decode(inspection, lane=lane, dtype=dtype))
             for name, numbers in exact.items():
                 stored = _stored(decoded[name])
                 assert stored.shape == units[name].tensors["weight"].shape or math.prod(stored.shape) == len(numbers), name
@@ -146,18 +148,28 @@ class DecoderContractTests:
         tensors = self._tensors()
         for lane, dtype in self._ways():
             decoded = list(self.decode(inspection, lane=lane, dtype=dtype))
-            assert sorted(name for name, _ in decoded) == sorted(set(tensors) - sidecars)
+            assert sorted(name for name, _, _ in decoded) == sorted(set(tensors) - sidecars)
             for name, tensor in dense_tensors(self._facts()).items():
-                stored = _stored(dict(decoded)[name])
+                stored = _stored(_by_name(decoded)[name])
                 expected = tensor if self._facts().form or len(tensor.shape) < 2 else _as(dtype, tensor)
                 assert (stored.dtype, stored.shape, stored.data) == (expected.dtype, expected.shape, expected.data), name
+
+    def test_what_computed_a_weight_is_reported(self, tmp_path: Path) -> None:
+        """A unit has a compute path, `cpu.…` or `cuda.…`; a tensor that is as it is stored has none."""
+        inspection = inspect(self._tree(tmp_path / "sound"), contract=self.contract)
+        tensors = self._tensors()
+        units = {unit.names["weight"] for unit in sample_units(self._facts())}
+        for lane, dtype in self._ways():
+            for name, tensor, compute_path in self.decode(inspection, lane=lane, dtype=dtype):
+                computed = name in units or _stored(tensor).data != tensors[name].data
+                assert bool(re.fullmatch(r"(cpu|cuda)(\.[a-z0-9_]+)+", compute_path)) == computed, f"{name}: {compute_path!r}"
 
     def test_a_wrong_scale_would_be_seen(self, tmp_path: Path) -> None:
         """The control of the comparison itself: the reference with scales, or rows, moved by one place must not agree."""
         units = [unit for unit in sample_units(self._facts()) if unit.symbols.get("out", 0) > 1 and unit.symbols.get("in", 0) > 1]
         inspection = inspect(self._tree(tmp_path / "sound"), contract=self.contract)
         lane, dtype = self._ways()[0]
-        decoded = dict(self.decode(inspection, lane=lane, dtype=dtype))
+        decoded = _by_name(self.decode(inspection, lane=lane, dtype=dtype))
         for unit in units:
             role = (
                 "scale" if len(set(unit.tensors.get("scale", unit.tensors["weight"]).values)) > 1 and "scale" in unit.tensors else "weight"
@@ -198,6 +210,10 @@ class DecoderContractTests:
 
     def _tree(self, folder: Path) -> Path:
         return write_tree(folder, self._facts(), self._tensors())
+
+
+def _by_name(decoded: Iterable[tuple[str, Any, str]]) -> dict[str, Any]:
+    return {name: tensor for name, tensor, _ in decoded}
 
 
 def _first_of_each_form(units: Iterable[SampleUnit]) -> Iterator[SampleUnit]:

@@ -77,12 +77,14 @@ class Kit(DecoderContractTests):
     __test__ = False
     contract = HANDLE
 
-    def __init__(self, dequantize: Dequantize = right, change: Callable[[Iterable[tuple[str, Any]]], Any] = iter) -> None:
+    def __init__(self, dequantize: Dequantize = right, change: Callable[[Iterable[tuple[str, Any, str]]], Any] = iter) -> None:
         self.dequantize = dequantize
         self.change = change
 
-    def decode(self, inspection: Inspection, *, lane: str, dtype: str) -> Iterable[tuple[str, Any]]:
-        return self.change(decode_units(inspection, self.dequantize, contract=self.contract, lane=lane, dtype=dtype))  # type: ignore[arg-type]
+    def decode(self, inspection: Inspection, *, lane: str, dtype: str) -> Iterable[tuple[str, Any, str]]:
+        return self.change(
+            decode_units(inspection, self.dequantize, contract=self.contract, lane=lane, dtype=dtype, compute_path="cpu.test")
+        )  # type: ignore[arg-type]
 
 
 def test_the_right_decoder_passes(tmp_path: Path) -> None:
@@ -108,22 +110,22 @@ def test_a_wrong_decoder_fails(dequantize: Dequantize, tmp_path: Path) -> None:
         Kit(dequantize).test_decoded_weights_are_exact(tmp_path)
 
 
-def without_last(pairs: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+def without_last(pairs: Iterable[tuple[str, Any, str]]) -> Iterator[tuple[str, Any, str]]:
     yield from list(pairs)[:-1]
 
 
-def with_a_scale(pairs: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+def with_a_scale(pairs: Iterable[tuple[str, Any, str]]) -> Iterator[tuple[str, Any, str]]:
     yield from pairs
-    yield "model.layers.0.proj.weight_scale_inv", torch.zeros(1, 1)
+    yield "model.layers.0.proj.weight_scale_inv", torch.zeros(1, 1), ""
 
 
-def one_twice(pairs: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+def one_twice(pairs: Iterable[tuple[str, Any, str]]) -> Iterator[tuple[str, Any, str]]:
     held = list(pairs)
     yield from [*held, held[0]]
 
 
-def dense_cast(pairs: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    yield from ((name, tensor.bfloat16() if tensor.dtype is torch.float32 else tensor) for name, tensor in pairs)
+def dense_cast(pairs: Iterable[tuple[str, Any, str]]) -> Iterator[tuple[str, Any, str]]:
+    yield from ((name, tensor.bfloat16() if tensor.dtype is torch.float32 else tensor, path) for name, tensor, path in pairs)
 
 
 @pytest.mark.parametrize("change", [without_last, with_a_scale, one_twice, dense_cast], ids=lambda each: each.__name__)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensorhub_decoders.decoding import decode_units
 
-from tensorhub_contracts import Inspection, OwnedContracts, hookimpl, implements_contract, read_contracts
+from tensorhub_contracts import DecodedTensor, Inspection, OwnedContracts, hookimpl, implements_contract, read_contracts
 
 if TYPE_CHECKING:
     import torch
@@ -30,7 +30,7 @@ OWNED = read_contracts(files(__package__).joinpath("contracts.toml").read_text("
     requires=("torch",),
     why="Acme's checkpoints are in this layout; weights are upcast ahead of time, on any device.",
 )
-def decode_int8_channel(inspection: Inspection, *, lane: str, dtype: str) -> Iterator[tuple[str, torch.Tensor]]:
+def decode_int8_channel(inspection: Inspection, *, lane: str, dtype: str) -> Iterator[DecodedTensor]:
     """Yield every tensor of a proved checkpoint by its name: weights decoded to `dtype`, the rest as it is stored."""
 
     def dequantize(unit: Mapping[str, torch.Tensor], out_dtype: torch.dtype) -> torch.Tensor:
@@ -38,7 +38,7 @@ def decode_int8_channel(inspection: Inspection, *, lane: str, dtype: str) -> Ite
 
         return (unit["weight"].to(torch.float32) * unit["scale"][:, None]).to(out_dtype)
 
-    return decode_units(inspection, dequantize, contract="acme.int8-channel@1", lane=lane, dtype=dtype)
+    return decode_units(inspection, dequantize, contract="acme.int8-channel@1", lane=lane, dtype=dtype, compute_path="cpu.int8_upcast")
 
 
 @hookimpl

@@ -1,0 +1,53 @@
+"""`tensorhub decode`: make a dense checkpoint of an FP8 one."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from tensorhub_contracts.commands import EXIT_FAULT
+from tensorhub_contracts.commands.outputs import Output, chosen_outputs, output_option
+from tensorhub_contracts.errors import Refusal
+from tensorhub_contracts.reports.printable import printable
+from tensorhub_decoders.commands.report import announce, make_report, report_refusal, write_report
+from tensorhub_decoders.commands.surroundings import byte_progress, inspect_source, require_torch
+from tensorhub_decoders.densifying import DENSE, decode, plan_decoding
+
+
+@click.command("decode")
+@click.argument("source", metavar="SRC", type=click.Path(path_type=Path))
+@click.argument("destination", metavar="DST", type=click.Path(path_type=Path))
+@click.option("--dtype", required=True, type=click.Choice(tuple(DENSE)), help="What the matrices of DST are to be.")
+@click.option("--allow-nan", is_flag=True, help="Keep NaN that the weights of SRC hold. Without it, they are refused.")
+@output_option(("text", "json"))
+def command(source: Path, destination: Path, dtype: str, allow_nan: bool, outputs: tuple[Output, ...]) -> None:
+    """Decode the FP8 checkpoint SRC, and write it to the new folder DST as a dense one.
+
+    SRC is in hf.fp8-blockwise@1, cozy.fp8-rowwise@1 or cozy.fp8-storage@1. Each weight is compared, bit for bit, with what
+    the reference dequant of its contract gives before it is written. Vectors and scalars keep their dtype; a dense matrix
+    of another dtype is cast, because a dense contract has one. The quantization declaration is removed.
+
+    DST is written as DST.partial, and renamed when all of it is proved. The same command goes on where a killed one
+    stopped, and the result is the same. Exits with 0, with 1 if SRC or its values are refused or DST is there, with 2
+    for wrong usage, and with 3 for a fault of this tool and when the disk is full.
+    """
+    outputs = chosen_outputs(outputs)
+    require_torch("decode")
+    try:
+        inspected = inspect_source(source)
+        decoding = plan_decoding(inspected, dtype, allow_nan=allow_nan)
+        announce(f"casting to {dtype}, as the units are,", decoding.plan.steps("cast"))
+        from tensorhub_decoders.converting import OutputError  # torch takes its time, and a refusal above needs none of it
+
+        try:
+            with byte_progress("decoding") as progress:
+                decoded = decode(inspected, decoding, destination, progress)
+        except OutputError as error:
+            click.echo(printable(str(error)), err=True)
+            sys.exit(EXIT_FAULT)
+    except Refusal as refusal:
+        report_refusal(outputs, refusal)
+        return
+    write_report(outputs, make_report(inspected, decoding.plan, decoded, str(destination)))

@@ -1,0 +1,62 @@
+"""`tensorhub produce`: quantize a dense checkpoint."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from tensorhub_contracts.commands import EXIT_FAULT
+from tensorhub_contracts.commands.outputs import Output, chosen_outputs, output_option
+from tensorhub_contracts.errors import Refusal
+from tensorhub_contracts.reports.printable import printable
+from tensorhub_decoders.commands.report import announce, make_report, report_refusal, write_report
+from tensorhub_decoders.commands.surroundings import byte_progress, inspect_source, require_torch
+from tensorhub_decoders.producing import PRODUCED, plan_production, produce
+from tensorhub_decoders.quantization_choice import vocabulary_matrices
+
+
+@click.command("produce")
+@click.argument("source", metavar="SRC", type=click.Path(path_type=Path))
+@click.argument("destination", metavar="DST", type=click.Path(path_type=Path))
+@click.option("--contract", required=True, type=click.Choice(PRODUCED), help="The contract that DST is to be in.")
+@click.option(
+    "--skip", multiple=True, metavar="PATTERN", help="Leave the matrices dense whose names match, as in '*embed*'. May be repeated."
+)
+@click.option("--only", multiple=True, metavar="PATTERN", help="Quantize no matrix but those whose names match. May be repeated.")
+@output_option(("text", "json"))
+def command(
+    source: Path, destination: Path, contract: str, skip: tuple[str, ...], only: tuple[str, ...], outputs: tuple[Output, ...]
+) -> None:
+    """Quantize the dense checkpoint SRC, and write it to the new folder DST.
+
+    Every matrix *.weight is quantized, and for hf.fp8-blockwise@1 every stack of experts, but for what --skip and --only
+    leave out: nothing is left dense by default, not even an embedding. A checkpoint that is in the contract already keeps
+    its units byte for byte, and --only says what else is quantized.
+
+    DST is written as DST.partial, and renamed when all of it is proved. The same command goes on where a killed one
+    stopped, and the result is the same. Exits with 0, with 1 if SRC or its values are refused or DST is there, with 2
+    for wrong usage, and with 3 for a fault of this tool and when the disk is full.
+    """
+    outputs = chosen_outputs(outputs)
+    require_torch("produce")
+    try:
+        inspected = inspect_source(source)
+        production = plan_production(inspected, contract, skip, only)
+        announce("quantizing", production.plan.steps("quantize"))
+        for name in vocabulary_matrices(production.chosen, inspected):
+            note = f"note: {name} looks like an embedding or an output head; most releases keep it dense, with --skip"
+            click.echo(printable(note), err=True)
+        from tensorhub_decoders.converting import OutputError  # torch takes its time, and a refusal above needs none of it
+
+        try:
+            with byte_progress("quantizing") as progress:
+                produced = produce(inspected, production, destination, progress)
+        except OutputError as error:
+            click.echo(printable(str(error)), err=True)
+            sys.exit(EXIT_FAULT)
+    except Refusal as refusal:
+        report_refusal(outputs, refusal)
+        return
+    write_report(outputs, make_report(inspected, production.plan, produced, str(destination)))

@@ -1,0 +1,132 @@
+"""What `produce` and `decode` report: on standard error what is about to happen, on standard output what was done."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from tensorhub_contracts.commands import EXIT_REFUSED
+from tensorhub_contracts.commands.outputs import Output, write_outputs
+from tensorhub_contracts.errors import Refusal
+from tensorhub_contracts.inspection import Inspection
+from tensorhub_contracts.problems import problem_details, problem_json
+from tensorhub_contracts.reports.printable import printable
+from tensorhub_contracts.reports.summary import size_in_words
+from tensorhub_contracts.shapes import write_shape
+
+if TYPE_CHECKING:
+    from tensorhub_decoders.conversion_plan import ConversionPlan, Step
+    from tensorhub_decoders.converting import Converted
+
+_NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
+
+
+class File(msgspec.Struct, frozen=True):
+    """A file beside the weights that was not copied, and why."""
+
+    name: str
+    reason: str
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What a conversion did: names of the tensors that were changed, counts of the others, bytes of all tensors."""
+
+    source: str
+    source_contract: str
+    source_headers: str
+    destination: str
+    contract: str
+    digest: str
+    headers: str
+    quantized: tuple[str, ...]
+    decoded: tuple[str, ...]
+    cast: tuple[str, ...]
+    units_passed_through: int
+    copied_tensors: int
+    bytes_before: int
+    bytes_after: int
+    shards: int
+    shards_resumed: int
+    files_copied: tuple[str, ...]
+    files_not_copied: tuple[File, ...]
+
+
+def make_report(source: Inspection, plan: ConversionPlan, converted: Converted, destination: str) -> Report:
+    """Return the report of a conversion that was carried out."""
+    before, found = source.checkpoint, converted.inspection.checkpoint
+    assert before is not None  # proved contracts have one
+    assert found is not None
+    names = {action: tuple(step.read["weight"] for step in plan.steps(action)) for action in ("quantize", "decode", "cast", "copy")}
+    return Report(
+        source=source.path,
+        source_contract=str(source.contract),
+        source_headers=before.headers_digest,
+        destination=destination,
+        contract=str(converted.inspection.contract),
+        digest=str(converted.inspection.digest),
+        headers=found.headers_digest,
+        quantized=names["quantize"],
+        decoded=names["decode"],
+        cast=names["cast"],
+        units_passed_through=source.unit_count if source.contract == converted.inspection.contract else 0,
+        copied_tensors=len(names["copy"]),
+        bytes_before=sum(header.file_size - 8 - header.length for header in before.headers.values()),
+        bytes_after=plan.total_size,
+        shards=len(plan.shards),
+        shards_resumed=converted.resumed,
+        files_copied=converted.companions.copied,
+        files_not_copied=tuple(File(*each) for each in converted.companions.left),
+    )
+
+
+def announce(verb: str, steps: Iterable[Step]) -> None:
+    """Say on standard error which tensors are about to be changed, those that differ in a number alone together."""
+    rows: dict[tuple[str, str], int] = {}
+    for step in steps:
+        key = (_NUMBER.sub("*", step.read["weight"]), write_shape(step.written["weight"].shape))
+        rows[key] = rows.get(key, 0) + 1
+    if rows:
+        click.echo(f"{verb} {sum(rows.values()):,} tensors:", err=True)
+        for (name, shape), count in rows.items():
+            click.echo(printable(f"  {name}  {shape}" + (f"  x {count:,}" if count > 1 else "")), err=True)
+
+
+def write_report(outputs: Iterable[Output], report: Report) -> None:
+    """Write the report in the formats that were asked for."""
+    writers: Mapping[str, Callable[[], str]] = {
+        "text": lambda: "\n".join(_lines(report)) + "\n",
+        "json": lambda: msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n",
+    }
+    write_outputs(outputs, writers)
+
+
+def report_refusal(outputs: Iterable[Output], refusal: Refusal) -> None:
+    """Report a refusal and exit: each violation on standard error, or an RFC 9457 problem where JSON was asked for."""
+    for violation in refusal.violations:
+        click.echo(printable(str(violation)), err=True)
+    write_outputs([each for each in outputs if each[0] == "json"], {"json": lambda: problem_json(problem_details(refusal))})
+    sys.exit(EXIT_REFUSED)
+
+
+def _lines(report: Report) -> Iterator[str]:
+    yield click.style(printable(report.destination), bold=True)
+    yield f"  contract  {click.style(report.contract, fg='green', bold=True)}  {report.digest}"
+    yield printable(f"  source    {report.source}, in {report.source_contract}")
+    yield f"  headers   {report.headers}"
+    changed = {"quantized": report.quantized, "decoded": report.decoded, "cast": report.cast}
+    yield from (f"  {what:<9} {len(names):,} tensors" for what, names in changed.items() if names)
+    if report.units_passed_through:
+        yield f"  passed    {report.units_passed_through:,} units, byte for byte"
+    yield f"  copied    {report.copied_tensors:,} tensors in all, byte for byte"
+    shards = "1 shard" if report.shards == 1 else f"{report.shards:,} shards"
+    resumed = f", {report.shards_resumed:,} of them from an earlier run" if report.shards_resumed else ""
+    yield f"  bytes     {size_in_words(report.bytes_before)} before, {size_in_words(report.bytes_after)} now, in {shards}{resumed}"
+    if report.files_copied:
+        yield printable(f"  files     {', '.join(report.files_copied)}")
+    for file in report.files_not_copied:
+        yield printable(f"  left out  {file.name}: {file.reason}")

@@ -1,0 +1,213 @@
+"""Resident FP8 projections on the CPU: weights stay bytes whatever is done, and the numbers are those of the upcast weight."""
+
+from __future__ import annotations
+
+import copy
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tensorhub_decoders.upcast_strips as upcast_strips
+import torch
+from tensorhub_decoders.reference_dequants import dequantize_block_scaled, dequantize_row_scaled
+from tensorhub_decoders.resident_linear import BlockFp8Linear, ResidentLinear, RowFp8Linear
+from torch.nn import functional
+
+SHAPES = [(384, 256), (130, 257), (1, 5), (576, 300)]
+
+
+def codes(rows: int, columns: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(rows * 7919 + columns)
+    stored = torch.randint(0, 256, (rows, columns), dtype=torch.uint8, generator=generator)
+    stored[(stored & 0x7F) == 0x7F] = 0x31
+    return stored.view(torch.float8_e4m3fn)
+
+
+def scales(*shape: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(sum(shape))
+    return torch.rand(shape, generator=generator) * 1e-2 + 1e-4
+
+
+def block(rows: int, columns: int, bits: int = 16, bias: torch.Tensor | None = None) -> BlockFp8Linear:
+    return BlockFp8Linear(codes(rows, columns), scales(-(-rows // 128), -(-columns // 128)), bias, activation_bits=bits)
+
+
+def row(rows: int, columns: int, bits: int = 16, bias: torch.Tensor | None = None) -> RowFp8Linear:
+    return RowFp8Linear(codes(rows, columns), scales(rows), bias, activation_bits=bits)
+
+
+def meant(module: ResidentLinear, dtype: torch.dtype) -> torch.Tensor:
+    dequantize = dequantize_block_scaled if isinstance(module, BlockFp8Linear) else dequantize_row_scaled
+    return dequantize(module.weight, module.scale, out_dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
+@pytest.mark.parametrize("make", [block, row])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_in_one_strip_it_is_bitwise_the_dense_projection(
+    make: Callable[..., ResidentLinear], shape: tuple[int, int], dtype: torch.dtype
+) -> None:
+    bias = torch.randn(shape[0]).to(dtype)
+    module = make(*shape, 32 if dtype is torch.float32 else 16, bias)
+    for size in ((1,), (3,), (2, 5), (17,), (0,)):
+        x = torch.randn(*size, shape[1]).to(dtype)
+        y = module(x)
+        assert y.dtype is dtype
+        assert y.shape == (*size, shape[0])
+        assert torch.equal(y, functional.linear(x, meant(module, dtype), bias))
+
+
+@pytest.mark.parametrize("make", [block, row])
+def test_in_many_strips_it_is_the_dense_projection(make: Callable[..., ResidentLinear], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against float64: every strip lands on its rows, and a strip that used other scales would be far off."""
+    monkeypatch.setattr(upcast_strips, "STRIP_ELEMENTS", 20_000)
+    module = make(576, 300, 32)
+    x = torch.randn(4, 300)
+    exact = x.double() @ meant(module, torch.float32).double().t()
+    assert len(list(upcast_strips.strips(576, 300))) > 4
+    assert float((module(x).double() - exact).abs().max() / exact.abs().max()) < 1e-6
+    other = make(576, 300, 32)
+    other.stored.scale = other.scale.flip(0)
+    assert float((other(x).double() - exact).abs().max() / exact.abs().max()) > 1e-2, "the control: other scales are seen"
+
+
+def test_a_slice_of_a_unit_carries_its_origin() -> None:
+    whole = block(400, 140, 32)
+    x = torch.randn(3, 140)
+    for begin, end in ((100, 300), (128, 256), (399, 400), (0, 5)):
+        part = BlockFp8Linear(whole.weight[begin:end], whole.scale, activation_bits=32, first_row=begin)
+        assert torch.equal(part(x), functional.linear(x, meant(whole, torch.float32)[begin:end]))
+    wrong = BlockFp8Linear(whole.weight[100:300], whole.scale[:2], activation_bits=32)
+    assert not torch.equal(wrong(x), functional.linear(x, meant(whole, torch.float32)[100:300])), "without its origin it is another weight"
+
+
+CASTS: dict[str, Callable[[torch.nn.Module], Any]] = {
+    "to bfloat16": lambda module: module.to(torch.bfloat16),
+    "to float16": lambda module: module.to(dtype=torch.float16),
+    "to float64": lambda module: module.to(torch.float64),
+    "half": lambda module: module.half(),
+    "bfloat16": lambda module: module.bfloat16(),
+    "float": lambda module: module.float(),
+    "double": lambda module: module.double(),
+    "to cpu and bfloat16": lambda module: module.to("cpu", torch.bfloat16),
+    "type": lambda module: module.type(torch.float16),
+    "train": lambda module: module.train(),
+    "requires_grad_": lambda module: module.requires_grad_(True),
+    "share_memory": lambda module: module.share_memory(),
+    "deepcopy": copy.deepcopy,
+}
+
+
+@pytest.mark.parametrize("cast", CASTS)
+@pytest.mark.parametrize("make", [block, row])
+def test_no_cast_reaches_weight_or_scale(make: Callable[..., ResidentLinear], cast: str) -> None:
+    module = make(130, 257, 16, torch.randn(130))
+    before = module.weight.view(torch.uint8).clone(), module.scale.clone()
+    parent = torch.nn.Sequential(module, torch.nn.Linear(130, 3))
+    after = CASTS[cast](parent)[0]
+    assert after.weight.dtype is torch.float8_e4m3fn
+    assert after.scale.dtype is torch.float32
+    assert torch.equal(after.weight.view(torch.uint8), before[0])
+    assert torch.equal(after.scale, before[1])
+    x = torch.randn(2, 257).bfloat16()
+    assert torch.equal(after(x), functional.linear(x, meant(after, torch.bfloat16), after.bias.bfloat16()))
+
+
+def test_a_copy_shares_nothing() -> None:
+    module = block(130, 257)
+    copied = copy.deepcopy(module)
+    copied.weight.view(torch.uint8).zero_()
+    assert bool(module.weight.view(torch.uint8).any())
+
+
+@pytest.mark.parametrize("make", [block, row])
+def test_the_state_dict_has_the_names_and_bytes_of_the_checkpoint(make: Callable[..., ResidentLinear]) -> None:
+    module = torch.nn.ModuleDict({"proj": make(130, 257, 16, torch.randn(130))})
+    state = module.state_dict()
+    scale_name = module["proj"].scale_name
+    assert set(state) == {"proj.weight", f"proj.{scale_name}", "proj.bias"}
+    assert state["proj.weight"].dtype is torch.float8_e4m3fn
+    other = torch.nn.ModuleDict({"proj": make(130, 257, 16, torch.zeros(130))})
+    other["proj"].stored.scale = torch.ones_like(other["proj"].scale)
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    buffer.seek(0)
+    assert other.load_state_dict(torch.load(buffer, weights_only=True)) == ([], [])
+    assert torch.equal(other["proj"].weight.view(torch.uint8), module["proj"].weight.view(torch.uint8))
+    assert torch.equal(other["proj"].scale, module["proj"].scale)
+    assert torch.equal(other["proj"].bias, module["proj"].bias)
+
+
+def test_a_state_that_would_have_to_be_cast_is_an_error() -> None:
+    module = block(130, 257)
+    state = dict(module.state_dict())
+    for change in (
+        {"weight": state["weight"].float()},
+        {"weight": state["weight"].view(torch.uint8)},
+        {"weight_scale_inv": state["weight_scale_inv"].bfloat16()},
+        {"weight_scale_inv": state["weight_scale_inv"].t()},
+        {"weight_scale_inv": -state["weight_scale_inv"]},
+    ):
+        with pytest.raises((RuntimeError, ValueError), match=r"expected|negative"):
+            module.load_state_dict({**state, **change})
+    with pytest.raises(RuntimeError, match="weight_scale_inv"):
+        module.load_state_dict({"weight": state["weight"]})
+    assert torch.equal(module.scale, state["weight_scale_inv"])
+
+
+def test_a_module_can_be_pickled_and_means_the_same() -> None:
+    module = block(130, 257, 16, torch.randn(130))
+    buffer = io.BytesIO()
+    torch.save(module, buffer)
+    buffer.seek(0)
+    again = torch.load(buffer, weights_only=False)
+    x = torch.randn(2, 257).bfloat16()
+    assert torch.equal(again(x), module(x))
+
+
+def test_weights_take_one_byte_an_element() -> None:
+    module = block(1024, 1024)
+    held = [module.weight, module.scale, *module.parameters(), *module.buffers()]
+    assert sum(tensor.untyped_storage().nbytes() for tensor in held) == 1024 * 1024 + 4 * 64
+    assert not list(module.buffers())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int8], ids=str)
+def test_activations_of_another_lane_are_refused(dtype: torch.dtype) -> None:
+    with pytest.raises(ValueError, match="activations of 16 bits"):
+        block(4, 4)(torch.zeros(1, 4, dtype=dtype))
+    with pytest.raises(ValueError, match="activations of 32 bits"):
+        block(4, 4, 32)(torch.zeros(1, 4).bfloat16())
+
+
+def test_values_that_a_resident_lane_cannot_compute_with_are_refused() -> None:
+    weight = codes(130, 257)
+    good = scales(2, 3)
+    poisoned = weight.clone()
+    poisoned.view(torch.uint8)[5, 6:9] = torch.tensor([0x7F, 0xFF, 0x7F], dtype=torch.uint8)
+    with pytest.raises(ValueError, match="3 NaN codes, 0 scales"):
+        BlockFp8Linear(poisoned, good, activation_bits=16)
+    for bad in (-1.0, float("nan"), float("inf")):
+        changed = good.clone()
+        changed[1, 2] = bad
+        with pytest.raises(ValueError, match="0 NaN codes, 1 scales"):
+            BlockFp8Linear(weight, changed, activation_bits=16)
+    zero = good.clone()
+    zero[0, 0] = 0.0
+    BlockFp8Linear(weight, zero, activation_bits=16)  # a block of zeros is no fault
+
+
+@pytest.mark.parametrize("shape", [(3, 2), (2, 2), (2, 4), (6,), (1, 2, 3)])
+def test_a_grid_of_another_shape_is_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        BlockFp8Linear(codes(130, 257), torch.ones(shape), activation_bits=16)
+
+
+def test_other_arguments_are_refused() -> None:
+    with pytest.raises(ValueError, match="float8_e4m3fn"):
+        BlockFp8Linear(torch.zeros(4, 4), torch.ones(1, 1), activation_bits=16)
+    with pytest.raises(ValueError, match="16 or 32"):
+        BlockFp8Linear(codes(4, 4), torch.ones(1, 1), activation_bits=8)
+    with pytest.raises(ValueError, match="expected"):
+        RowFp8Linear(codes(4, 4), torch.ones(4, 1), activation_bits=16)
