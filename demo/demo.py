@@ -1,5 +1,5 @@
-"""The main job on real input: `make demo` makes checkpoints of published geometry and tiny real models, inspects each, and
-asks whether this environment satisfies one.
+"""The main job on real input: `make demo` makes checkpoints of published geometry and tiny real models and inspects each, produces
+FP8 from a dense model, asks whether this environment satisfies it, and loads and runs it.
 
 The large ones are sparse: real headers of their true apparent size, whose payload is a hole that takes no disk. Exits
 with 1 if a verdict is not the expected one.
@@ -97,13 +97,17 @@ def expected(case: Case, report: dict[str, Any]) -> bool:
     return right and (not case.units or len(inspection["units"]) == case.units)
 
 
-def ask_satisfies() -> list[str]:
-    """Record a checkpoint, derive the lanes of this environment, and ask for a lane that it has and one that it has not."""
+def produce_and_ask() -> list[str]:
+    """Produce both FP8 layouts from a dense model, and ask whether this environment satisfies one: as asked, and not as asked."""
     folder = FOLDER.relative_to(ROOT)
+    dense, block, rows = f"{folder}/tiny-llama-dense", f"{folder}/produced-block", f"{folder}/produced-rows"
     artifact, lanes = f"{folder}/artifact.json", f"{folder}/lanes.json"
+    kept = ("--skip", "model.embed_tokens.weight", "--skip", "lm_head.weight")
     satisfied = ("satisfies", artifact, "--image", lanes, "--accept", "hf.fp8-blockwise@1")
     questions = (
-        (("artifact", f"{folder}/tiny-llama-fp8", "--output", f"json={artifact}"), 0),
+        (("produce", dense, block, "--contract", "hf.fp8-blockwise@1", *kept), 0),
+        (("produce", dense, rows, "--contract", "cozy.fp8-rowwise@1", *kept), 0),
+        (("artifact", block, "--output", f"json={artifact}"), 0),
         (("lanes", "--output", f"json={lanes}"), 0),
         (satisfied, 0),
         ((*satisfied, "--lane", "fp8-w8a8-dynamic", "--sm", "80"), 1),
@@ -114,6 +118,29 @@ def ask_satisfies() -> list[str]:
         print(f"\n$ tensorhub {' '.join(arguments)}\n{done.stdout}{done.stderr}[exit code {done.returncode}]", flush=True)
         if done.returncode != expected_code:
             wrong.append(f"tensorhub {arguments[0]}")
+    return wrong
+
+
+def load_and_run() -> list[str]:
+    """Load what was produced as whole models, run a forward, and print what the reports say."""
+    import torch
+    from tensorhub_decoders.whole_models import load_model
+
+    tokens = torch.arange(3, 15)[None]
+    logits = {}
+    for name in ("tiny-llama-dense", "produced-block", "produced-rows"):
+        model, report = load_model(FOLDER / name, dtype="BF16", resident=False)
+        with torch.no_grad():
+            logits[name] = model(tokens).logits.float()
+        paths = ", ".join(f"{len(names)} weights by {path}" for path, names in report.load.compute_paths.items()) or "all as stored"
+        print(f"load_model({name!r}): {report.load.contract} in {report.load.lane}: {paths}")
+        print(f"  {report.load.stored_bytes:,} bytes stored, {report.load.resident_bytes:,} resident; decoder {report.load.decoder}")
+    wrong = []
+    for name in ("produced-block", "produced-rows"):
+        differs = float((logits[name] - logits["tiny-llama-dense"]).norm() / logits["tiny-llama-dense"].norm())
+        print(f"{name}: logits are {differs:.1%} from those of the dense model, which is what FP8 costs")
+        if not 0 < differs < 0.2:
+            wrong.append(f"the logits of {name}")
     return wrong
 
 
@@ -143,7 +170,8 @@ def main() -> None:
     widths = [max(len(row[column]) for row in (heads, *rows)) for column in range(len(heads))]
     for row in (heads, *rows):
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-    wrong += ask_satisfies()
+    wrong += produce_and_ask()
+    wrong += load_and_run()
     if wrong:
         sys.exit(f"not the expected verdict: {', '.join(wrong)}")
     print(f"\n{len(CASES)} checkpoints in {FOLDER.name}/, each with the expected verdict. Try `.venv/bin/tensorhub inspect` on your own.")

@@ -26,7 +26,7 @@ GROUPS = {
     "declaration": "What the configuration declares",
     "layout": "The tree as a whole",
     "unit": "Weights and scales",
-    "gate": "Artifacts, images and demands",
+    "gate": "Artifacts, images, demands; loading and converting",
     "plugin": "Plugins",
 }
 

@@ -11,6 +11,7 @@ from tensorhub_contracts.demand import Demand
 from tensorhub_contracts.errors import Violation
 from tensorhub_contracts.handles import parse_handle
 from tensorhub_contracts.image_lanes import DecoderLanes, ImageLanes
+from tensorhub_contracts.registry import load_registry
 
 
 class MatchingDecoders(msgspec.Struct, frozen=True):
@@ -39,7 +40,7 @@ def contract_violations(
     accepted = demand.accepted(record.component)
     handles = {handle for handle, _ in _known_as(record)} | {entry.contract for entry in matching.proved}
     if accepted is not None and not handles & set(accepted):
-        remedy = "Accept this contract, or take an artifact in one that is accepted."
+        remedy = "Accept this contract, or take an artifact in one that is accepted." + _conversion(record.contract, accepted)
         yield Violation("contract-not-accepted", record.contract, " or ".join(accepted) or "nothing", record.contract, remedy)
     if not matching.named:
         yield _not_declared(record, image_lanes)
@@ -47,6 +48,18 @@ def contract_violations(
         expected = " or ".join(dict.fromkeys(entry.digest for entry in matching.named))
         remedy = "Prove the artifact again with the registry of the image, or use an image whose registry is that of the artifact."
         yield Violation("contract-digest", record.contract, f"{expected}, as the image reads it", record.digest, remedy)
+
+
+def _conversion(contract: str, accepted: Iterable[str]) -> str:
+    """Return a sentence on the command that makes an accepted contract of one, or nothing: only edges of the registry exist."""
+    for edge in load_registry().conversions:
+        for handle in accepted:
+            if contract in edge.source and handle in edge.to:
+                if edge.kind == "producible":
+                    return f" {handle} can be produced of it, with loss: `tensorhub produce SRC DST --contract {handle}`."
+                dtype = handle.partition(".")[2].partition("@")[0]
+                return f" {handle} can be made of it: `tensorhub decode SRC DST --dtype {dtype}`."
+    return ""
 
 
 def _known_as(each: ComponentRecord | DecoderLanes) -> set[tuple[str, str]]:

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import errno
-import hashlib
 import json
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -15,12 +11,14 @@ from typing import Final
 import msgspec
 import torch
 
-from tensorhub_contracts import __version__, inspect
+from tensorhub_contracts import inspect
 from tensorhub_contracts.checkpoint import Checkpoint
-from tensorhub_contracts.errors import FaultError, Refusal, TensorhubError, Violation
+from tensorhub_contracts.errors import FaultError, Refusal, Violation
 from tensorhub_contracts.inspection import Inspection
 from tensorhub_decoders.companion_files import CompanionFiles, companion_files, folder_of
 from tensorhub_decoders.conversion_plan import ConversionPlan, Step
+from tensorhub_decoders.conversion_request import conversion_request, require_unchanged
+from tensorhub_decoders.output_errors import output_error
 from tensorhub_decoders.reading import TensorReader
 from tensorhub_decoders.shard_writing import ShardFile, write_whole
 from tensorhub_decoders.unfinished_output import UnfinishedOutput
@@ -33,12 +31,6 @@ Progress = Callable[[int, int], None]
 
 #: Bytes that are copied at a time.
 _PIECE: Final = 8 << 20
-
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-class OutputError(TensorhubError):
-    """The operating system does not let the result be written (or the source be read). It is no fault of the checkpoint."""
 
 
 class Converted(msgspec.Struct, frozen=True):
@@ -61,7 +53,7 @@ def convert(
     """
     checkpoint = source.checkpoint
     assert checkpoint is not None  # a proved contract has one
-    request = _request(checkpoint, plan, options)
+    request = conversion_request(checkpoint, plan, options)
     try:
         with UnfinishedOutput(destination, request) as output:
             companions = companion_files(checkpoint)
@@ -69,7 +61,7 @@ def convert(
             if not output.published:
                 with _nothing_left(output):
                     resumed = _write_shards(source, plan, output, carry_out, progress)
-                    _require_unchanged(checkpoint, request)
+                    require_unchanged(checkpoint, request)
                     _write_companions(checkpoint, plan, companions, output)
                     _proved(output.checkpoint, plan)
                 output.publish()
@@ -77,7 +69,7 @@ def convert(
             output.remove()
             return Converted(found, companions, resumed)
     except OSError as error:
-        raise _output_error(error, plan, destination) from error
+        raise output_error(error, plan, destination) from error
 
 
 def _write_shards(
@@ -86,8 +78,7 @@ def _write_shards(
     """Write the shards that are not finished; return how many were. After the first refusal, only look for more of them."""
     finished = [shard for shard in plan.shards if output.holds(shard.name, shard.file)]
     output.keep_only({shard.name for shard in finished})
-    done = sum(shard.file.size for shard in finished)
-    total = sum(shard.file.size for shard in plan.shards)
+    done = sum(each.size for shard in finished for step in shard.steps for each in step.written.values())
     violations: list[Violation] = []
     with TensorReader(source) as reader:
         for shard in plan.shards:
@@ -102,7 +93,7 @@ def _write_shards(
                         _convert_one(step, reader, file, carry_out, violations)
                     done += sum(each.size for each in step.written.values())
                     if progress is not None:
-                        progress(done, total)
+                        progress(done, plan.total_size)
                 if not violations:
                     file.finish()
                     output.note(shard.name, shard.file)
@@ -137,10 +128,7 @@ def _convert_one(step: Step, reader: TensorReader, file: ShardFile, carry_out: C
 
 def _bytes_of(tensor: torch.Tensor) -> memoryview:
     """Return the bytes of a contiguous tensor, without a copy; valid as long as the tensor is."""
-    size = tensor.numel() * tensor.element_size()
-    if not size:
-        return memoryview(b"")
-    return memoryview((ctypes.c_ubyte * size).from_address(tensor.data_ptr())).cast("B")
+    return memoryview(tensor.reshape(-1).view(torch.uint8).numpy().data)
 
 
 def _write_companions(checkpoint: Checkpoint, plan: ConversionPlan, companions: CompanionFiles, output: UnfinishedOutput) -> None:
@@ -176,51 +164,3 @@ def _nothing_left(output: UnfinishedOutput) -> Iterator[None]:
     except Refusal:
         output.remove()
         raise
-
-
-def _request(checkpoint: Checkpoint, plan: ConversionPlan, options: Mapping[str, str]) -> dict[str, str]:
-    """Everything that decides on what is written: the values of the source are known by size and time of change."""
-    layout = hashlib.sha256()
-    for shard in plan.shards:
-        layout.update(shard.name.encode("utf-8", "surrogatepass") + b"\0" + shard.file.header)
-    return {
-        "version": __version__,
-        "contract": plan.contract,
-        **options,
-        "source_headers": checkpoint.headers_digest,
-        "source_files": _files_digest(checkpoint),
-        "written_headers": f"sha256:{layout.hexdigest()}",
-    }
-
-
-def _files_digest(checkpoint: Checkpoint) -> str:
-    digest = hashlib.sha256()
-    for name in checkpoint.headers:
-        status = _shard_path(checkpoint, name).stat()
-        digest.update(f"{name}\0{status.st_size}\0{status.st_mtime_ns}\0".encode("utf-8", "surrogatepass"))
-    return f"sha256:{digest.hexdigest()}"
-
-
-def _require_unchanged(checkpoint: Checkpoint, request: Mapping[str, str]) -> None:
-    if _files_digest(checkpoint) != request["source_files"]:
-        remedy = "Convert it again, and do not write to it."
-        raise Refusal([Violation("file-changed", checkpoint.path, "shards as they were at the beginning", "shards changed since", remedy)])
-
-
-def _shard_path(checkpoint: Checkpoint, shard: str) -> Path:
-    return folder_of(checkpoint) / shard
-
-
-def _output_error(error: OSError, plan: ConversionPlan, destination: Path) -> OutputError:
-    partial = destination.with_name(f"{destination.name}.partial")
-    words = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
-    stays = f" What is finished stays in {partial}, and the same command goes on from there." if partial.is_dir() else ""
-    if error.errno not in _FULL:
-        return OutputError(f"{words}.{stays}")
-    needed = sum(shard.file.size for shard in plan.shards)
-    written = sum(path.stat().st_size for path in partial.glob("checkpoint/*.safetensors"))
-    free = shutil.disk_usage(next(folder for folder in partial.absolute().parents if folder.is_dir())).free
-    return OutputError(
-        f"{words}. The shards take {needed:,} bytes; {written:,} are written, {needed - written:,} more are needed, and {free:,} are free."
-        f" Make room and run the same command again.{stays}"
-    )

@@ -14,7 +14,7 @@ from tensorhub_contracts.shapes import write_shape
 from tensorhub_contracts.tensor_entry import Geometry
 
 #: Last names of modules that look tokens up, or give each its score.
-_VOCABULARY: Final = re.compile(r"(^|\.)(lm_head|output|head|embed_tokens|embed\w*|\w*embeddings?|wte|wpe|shared)\.weight\Z")
+_VOCABULARY: Final = re.compile(r"(.*\.)?(lm_head|embed\w*|\w*embeddings?|wte|wpe)\.weight\Z|(output|head|shared)\.weight\Z")
 
 
 def choose_matrices(inspection: Inspection, contract: Contract, skip: Sequence[str], only: Sequence[str]) -> dict[str, Geometry]:
@@ -47,7 +47,7 @@ def vocabulary_matrices(chosen: Mapping[str, Geometry], inspection: Inspection) 
     text_config = config.get("text_config")
     places = (config, text_config if isinstance(text_config, Mapping) else {})
     sizes = {size for place in places if type(size := place.get("vocab_size")) is int}
-    return tuple(name for name, geometry in chosen.items() if _VOCABULARY.search(name) or geometry.shape[0] in sizes)
+    return tuple(name for name, geometry in chosen.items() if _VOCABULARY.match(name) or geometry.shape[0] in sizes)
 
 
 def _is_candidate(name: str, geometry: Geometry, stacks: bool) -> bool:

@@ -11,10 +11,10 @@ from commands.running import environment
 from producing.making import BLOCKWISE, CONTRACTS, done, noise, save
 
 #: Bytes of the largest tensor as BF16, and how many of them a checkpoint has.
-LARGEST, COUNT = 2048 * 4096 * 2, 10
+LARGEST, COUNT = 2048 * 4096 * 2, 5
 
 #: What scratch memory, strips and allocators may take besides.
-SLACK = 24_000_000
+SLACK = 32_000_000
 
 _MEASURE = """
 import json, os, pathlib, sys
@@ -57,7 +57,9 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
         ["decode", f"{folder}/NAME-a", f"{folder}/NAME-b", "--dtype", "f32"],
     ]
     command = [sys.executable, "-c", _MEASURE, json.dumps(runs), json.dumps(small)]
-    process = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment({"MALLOC_ARENA_MAX": "2"}))
+    # Tensors of 32 MB and more are always given back at once; here, so that a small test says as much, are those of 1 MB.
+    env = environment({"MALLOC_MMAP_THRESHOLD_": "1000000"})
+    process = subprocess.run(command, capture_output=True, text=True, timeout=120, env=env)
     assert process.returncode == 0, process.stderr[-2000:]
     lines = [json.loads(line) for line in process.stdout.splitlines() if line.startswith('{"name"')]
     found = {line["name"]: line["grown"] for line in lines}

@@ -287,11 +287,8 @@ def test_without_pytorch_the_message_says_what_to_install(tmp_path: Path, source
 
 def test_help_and_refusals_import_no_pytorch(tmp_path: Path, source: Path) -> None:
     """What headers alone decide is answered as fast as an inspection."""
-    for arguments in (
-        ["--help"],
-        ["produce", "--help"],
-        ["produce", str(source), str(tmp_path / "made"), "--contract", BLOCKWISE, "--skip", "*"],
-    ):
+    told = ["produce", str(source), str(tmp_path / "made"), "--contract", BLOCKWISE, "--skip", "*"]
+    for arguments in (["--help"], ["produce", "--help"], told):
         command = [sys.executable, "-X", "importtime", str(TENSORHUB), *arguments]
         process = subprocess.run(command, capture_output=True, text=True, env=environment())
         assert process.returncode == (1 if arguments is told else 0)

@@ -18,7 +18,7 @@ import pytest
 import tensorhub_decoders.shard_writing as shard_writing
 from commands.running import TENSORHUB, environment
 from producing.making import BLOCKWISE, ROWWISE, digests, done, noise, refused, run, save
-from tensorhub_decoders.converting import OutputError
+from tensorhub_decoders.output_errors import OutputError
 from tensorhub_decoders.unfinished_output import UnfinishedOutput
 
 KILLS = 50

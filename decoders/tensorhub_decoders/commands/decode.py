@@ -14,6 +14,7 @@ from tensorhub_contracts.reports.printable import printable
 from tensorhub_decoders.commands.report import announce, make_report, report_refusal, write_report
 from tensorhub_decoders.commands.surroundings import byte_progress, inspect_source, require_torch
 from tensorhub_decoders.densifying import DENSE, decode, plan_decoding
+from tensorhub_decoders.output_errors import OutputError
 
 
 @click.command("decode")
@@ -39,8 +40,6 @@ def command(source: Path, destination: Path, dtype: str, allow_nan: bool, output
         inspected = inspect_source(source)
         decoding = plan_decoding(inspected, dtype, allow_nan=allow_nan)
         announce(f"casting to {dtype}, as the units are,", decoding.plan.steps("cast"))
-        from tensorhub_decoders.converting import OutputError  # torch takes its time, and a refusal above needs none of it
-
         try:
             with byte_progress("decoding") as progress:
                 decoded = decode(inspected, decoding, destination, progress)

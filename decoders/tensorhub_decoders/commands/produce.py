@@ -13,6 +13,7 @@ from tensorhub_contracts.errors import Refusal
 from tensorhub_contracts.reports.printable import printable
 from tensorhub_decoders.commands.report import announce, make_report, report_refusal, write_report
 from tensorhub_decoders.commands.surroundings import byte_progress, inspect_source, require_torch
+from tensorhub_decoders.output_errors import OutputError
 from tensorhub_decoders.producing import PRODUCED, plan_production, produce
 from tensorhub_decoders.quantization_choice import vocabulary_matrices
 
@@ -48,8 +49,6 @@ def command(
         for name in vocabulary_matrices(production.chosen, inspected):
             note = f"note: {name} looks like an embedding or an output head; most releases keep it dense, with --skip"
             click.echo(printable(note), err=True)
-        from tensorhub_decoders.converting import OutputError  # torch takes its time, and a refusal above needs none of it
-
         try:
             with byte_progress("quantizing") as progress:
                 produced = produce(inspected, production, destination, progress)

@@ -91,7 +91,8 @@ def announce(verb: str, steps: Iterable[Step]) -> None:
         key = (_NUMBER.sub("*", step.read["weight"]), write_shape(step.written["weight"].shape))
         rows[key] = rows.get(key, 0) + 1
     if rows:
-        click.echo(f"{verb} {sum(rows.values()):,} tensors:", err=True)
+        count = sum(rows.values())
+        click.echo(f"{verb} {_tensors(count)}:", err=True)
         for (name, shape), count in rows.items():
             click.echo(printable(f"  {name}  {shape}" + (f"  x {count:,}" if count > 1 else "")), err=True)
 
@@ -119,10 +120,10 @@ def _lines(report: Report) -> Iterator[str]:
     yield printable(f"  source    {report.source}, in {report.source_contract}")
     yield f"  headers   {report.headers}"
     changed = {"quantized": report.quantized, "decoded": report.decoded, "cast": report.cast}
-    yield from (f"  {what:<9} {len(names):,} tensors" for what, names in changed.items() if names)
+    yield from (f"  {what:<9} {_tensors(len(names))}" for what, names in changed.items() if names)
     if report.units_passed_through:
-        yield f"  passed    {report.units_passed_through:,} units, byte for byte"
-    yield f"  copied    {report.copied_tensors:,} tensors in all, byte for byte"
+        yield f"  passed    {report.units_passed_through:,} units that were there already, byte for byte"
+    yield f"  copied    {_tensors(report.copied_tensors)}, byte for byte"
     shards = "1 shard" if report.shards == 1 else f"{report.shards:,} shards"
     resumed = f", {report.shards_resumed:,} of them from an earlier run" if report.shards_resumed else ""
     yield f"  bytes     {size_in_words(report.bytes_before)} before, {size_in_words(report.bytes_after)} now, in {shards}{resumed}"
@@ -130,3 +131,7 @@ def _lines(report: Report) -> Iterator[str]:
         yield printable(f"  files     {', '.join(report.files_copied)}")
     for file in report.files_not_copied:
         yield printable(f"  left out  {file.name}: {file.reason}")
+
+
+def _tensors(count: int) -> str:
+    return "1 tensor" if count == 1 else f"{count:,} tensors"
