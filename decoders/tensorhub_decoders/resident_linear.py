@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Self
 
 import torch
 from torch.nn import functional
 
-from tensorhub_decoders.upcast_strips import STRIP_ELEMENTS, require_grid, strips, upcast_block_scaled, upcast_row_scaled
+from tensorhub_decoders.upcast_strips import BLOCK, STRIP_ELEMENTS, require_grid, upcast_block_scaled, upcast_row_scaled
 
 #: The dtypes of activations, by the bits that a lane's name gives them.
 ACTIVATIONS = {16: (torch.bfloat16, torch.float16), 32: (torch.float32,)}
@@ -63,7 +63,7 @@ class ResidentLinear(torch.nn.Module):
             raise ValueError(f"activations of {self.activation_bits} bits are asked for, not {x.dtype}")
         flat = x.reshape(-1, self.in_features)
         y = torch.empty(flat.shape[0], self.out_features, dtype=x.dtype)
-        for begin, end in strips(self.out_features, self.in_features):
+        for begin, end in row_strips(self.out_features, self.in_features):
             rows = self.upcast(begin, end, _scratch.rows(end - begin, self.in_features, x.dtype))
             y[:, begin:end] = functional.linear(flat, rows, None if self.bias is None else self.bias[begin:end].to(x.dtype))
         return y.view(*x.shape[:-1], self.out_features)
@@ -145,6 +145,15 @@ class RowFp8Linear(ResidentLinear):
     def upcast(self, begin: int, end: int, out: torch.Tensor) -> torch.Tensor:
         """Write rows of the weight to `out` (`cozy.fp8_rowwise.dequant@1`)."""
         return upcast_row_scaled(self.weight[begin:end], self.scale[begin:end], out)
+
+
+def row_strips(rows: int, columns: int) -> Iterator[tuple[int, int]]:
+    """Yield the rows that are upcast and multiplied at a time: whole block rows, as many as make a strip, and at least one.
+
+    How a sum is ordered depends on how many rows are multiplied at once: a weight of one strip is multiplied as a dense one is.
+    """
+    height = max(1, STRIP_ELEMENTS // max(1, columns * BLOCK)) * BLOCK
+    yield from ((begin, min(begin + height, rows)) for begin in range(0, rows, height))
 
 
 def require_values(weight: torch.Tensor, scale: torch.Tensor) -> None:

@@ -7,7 +7,7 @@ vector instructions widen. A strip is about 2^20 elements, so that what one step
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import torch
@@ -32,12 +32,14 @@ class _Scratch(threading.local):
         self.halves = torch.empty(0, dtype=torch.int16)
         self.floats = torch.empty(0, dtype=torch.float32)
 
-    def for_strip(self, elements: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return room for so many 16-bit and so many F32 elements."""
+    def for_strip(self, rows: int, columns: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return room for a strip: as 16-bit integers, the same bits as F16 numbers, and as F32 numbers."""
+        elements = rows * columns
         if self.halves.numel() < elements:
             self.halves = torch.empty(elements, dtype=torch.int16)
             self.floats = torch.empty(elements, dtype=torch.float32)
-        return self.halves[:elements], self.floats[:elements]
+        halves = self.halves[:elements].view(rows, columns)
+        return halves, halves.view(torch.float16), self.floats[:elements].view(rows, columns)
 
 
 _scratch = _Scratch()
@@ -57,19 +59,19 @@ def upcast_block_scaled(weight: torch.Tensor, scale: torch.Tensor, out: torch.Te
         for expert in range(weight.shape[0]):
             upcast_block_scaled(weight[expert], scale[expert], out[expert], first_row=first_row)
         return out
-    whole = columns // BLOCK * BLOCK
+    first = origin // BLOCK
+    needed = scale[first : -(-(origin + weight.shape[0]) // BLOCK)].to(torch.float32)
+    # One number for each column: then a row of the weight and its scales lie side by side, also where a block is cut off.
+    spread = needed.repeat_interleave(BLOCK, dim=1)[:, :columns]
 
     def multiply(strip: torch.Tensor, row: int, scales: torch.Tensor) -> None:
-        for begin, end in _pieces(origin + row, origin + row + strip.shape[0]):
-            piece = strip[begin - origin - row : end - origin - row]
-            height = max(1, piece.shape[0] // BLOCK)
-            blocks = scales[begin // BLOCK : begin // BLOCK + height]
-            if whole:
-                piece[:, :whole].view(height, -1, whole // BLOCK, BLOCK).mul_(blocks[:, None, : whole // BLOCK, None])
-            if whole < columns:
-                piece[:, whole:].view(height, -1, columns - whole).mul_(blocks[:, None, whole // BLOCK :])
+        block, height = (origin + row) // BLOCK - first, strip.shape[0] // BLOCK
+        if height:
+            strip.view(height, BLOCK, columns).mul_(scales[block : block + height, None])
+        else:
+            strip.mul_(scales[block])
 
-    return _upcast(weight, scale, out, multiply)
+    return _upcast(weight, spread, out, multiply, strips(weight.shape[0], columns, origin=origin))
 
 
 def upcast_row_scaled(weight: torch.Tensor, scale: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
@@ -85,7 +87,7 @@ def upcast_row_scaled(weight: torch.Tensor, scale: torch.Tensor, out: torch.Tens
     def multiply(strip: torch.Tensor, row: int, scales: torch.Tensor) -> None:
         strip.mul_(scales[row : row + strip.shape[0], None])
 
-    return _upcast(weight, scale, out, multiply)
+    return _upcast(weight, scale.to(torch.float32), out, multiply, strips(*weight.shape))
 
 
 def upcast_unscaled(weight: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
@@ -97,7 +99,8 @@ def upcast_unscaled(weight: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         def multiply(strip: torch.Tensor, row: int, scales: torch.Tensor) -> None:
             strip.mul_(scales)
 
-        _upcast(weight.reshape(flat), torch.ones(1), out.view(flat), multiply)
+        matrix = weight.reshape(flat)
+        _upcast(matrix, torch.ones(1), out.view(flat), multiply, strips(*matrix.shape))
     return out
 
 
@@ -121,48 +124,56 @@ def _require_out(weight: torch.Tensor, out: torch.Tensor) -> None:
         raise ValueError(f"out {tuple(out.shape)} for weight {tuple(weight.shape)}")
 
 
-def _upcast(weight: torch.Tensor, scale: torch.Tensor, out: torch.Tensor, multiply: _Multiply) -> torch.Tensor:
+def _upcast(
+    weight: torch.Tensor, scale: torch.Tensor, out: torch.Tensor, multiply: _Multiply, parts: Iterable[tuple[int, int]]
+) -> torch.Tensor:
     """Go over a matrix in strips: widen the codes, multiply in F32, round to the output's dtype."""
-    columns = weight.shape[1]
     if not weight.numel():
         return out
-    wide = scale.to(torch.float32)
-    grown = wide * _SHIFTED
+    columns = weight.shape[1]
+    grown = scale * _SHIFTED
     folds = bool(torch.isfinite(grown).all())  # exact, unless it overflows
     signed, unsigned = weight.view(torch.int8), weight.view(torch.uint8)
-    for begin, end in strips(weight.shape[0], columns):
-        halves, floats = (each.view(end - begin, columns) for each in _scratch.for_strip((end - begin) * columns))
-        strip = out[begin:end] if out.dtype is torch.float32 else floats
-        if _holds_nan(signed[begin:end], unsigned[begin:end]):
+    direct = out.dtype is torch.float32
+    rows = 0
+    for begin, end in parts:
+        if end - begin != rows:
+            rows = end - begin
+            halves, numbers, floats = _scratch.for_strip(rows, columns)
+        strip = out[begin:end] if direct else floats
+        codes = signed[begin:end]
+        # NaN is 0x7F, the greatest of the signed bytes, or 0xFF, the greatest of the unsigned.
+        if int(codes.amax()) == 0x7F or int(unsigned[begin:end].amax()) == 0xFF:
             strip.copy_(weight[begin:end])  # torch's own cast, slow and right for every code
-            multiply(strip, begin, wide)
+            multiply(strip, begin, scale)
         else:
-            halves.copy_(signed[begin:end])
+            halves.copy_(codes)
             halves.mul_(128).bitwise_and_(-0x4001)  # exponent and mantissa move to their places; the sign stays at the top
-            strip.copy_(halves.view(torch.float16))
+            strip.copy_(numbers)
             if not folds:
                 strip.mul_(_SHIFTED)
-            multiply(strip, begin, grown if folds else wide)
-        if strip is floats:
+            multiply(strip, begin, grown if folds else scale)
+        if not direct:
             out[begin:end].copy_(strip)
     return out
 
 
-def _holds_nan(signed: torch.Tensor, unsigned: torch.Tensor) -> bool:
-    """Whether a strip holds a NaN code: 0x7F, the greatest of the signed, or 0xFF, the greatest of the unsigned bytes."""
-    return int(signed.amax()) == 0x7F or int(unsigned.amax()) == 0xFF
+def strips(rows: int, columns: int, *, origin: int = 0) -> Iterator[tuple[int, int]]:
+    """Yield the rows of each strip: whole block rows, several if they fit, or a part of one.
 
-
-def strips(rows: int, columns: int) -> Iterator[tuple[int, int]]:
-    """Yield the rows of each strip: whole block rows if several fit, else a power-of-two part of one."""
+    Blocks are counted from `origin` rows before the first one. A part of a block row is a power of two of rows high, but
+    where a block begins or ends inside the weight.
+    """
     height = max(1, STRIP_ELEMENTS // max(1, columns * BLOCK)) * BLOCK
     while height > 1 and height * columns > STRIP_ELEMENTS:
         height //= 2
-    yield from ((begin, min(begin + height, rows)) for begin in range(0, rows, height))
-
-
-def _pieces(begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """Cut rows of a unit so that each piece is whole block rows, or lies inside one."""
-    head = min(end, -(-begin // BLOCK) * BLOCK)
-    middle = max(head, end // BLOCK * BLOCK)
-    yield from ((first, last) for first, last in ((begin, head), (head, middle), (middle, end)) if first < last)
+    begin = 0
+    while begin < rows:
+        place = origin + begin
+        if place % BLOCK or height < BLOCK:
+            end = min(begin + min(height, BLOCK), begin + BLOCK - place % BLOCK, rows)
+        else:
+            whole = (rows - begin) // BLOCK * BLOCK
+            end = begin + (min(height, whole) or rows - begin)
+        yield begin, end
+        begin = end

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import tensorhub_decoders.upcast_strips as upcast_strips
+import tensorhub_decoders.resident_linear as resident_linear
 import torch
 from tensorhub_decoders.reference_dequants import dequantize_block_scaled, dequantize_row_scaled
 from tensorhub_decoders.resident_linear import BlockFp8Linear, ResidentLinear, RowFp8Linear
@@ -61,11 +61,11 @@ def test_in_one_strip_it_is_bitwise_the_dense_projection(
 @pytest.mark.parametrize("make", [block, row])
 def test_in_many_strips_it_is_the_dense_projection(make: Callable[..., ResidentLinear], monkeypatch: pytest.MonkeyPatch) -> None:
     """Against float64: every strip lands on its rows, and a strip that used other scales would be far off."""
-    monkeypatch.setattr(upcast_strips, "STRIP_ELEMENTS", 20_000)
+    monkeypatch.setattr(resident_linear, "STRIP_ELEMENTS", 20_000)
     module = make(576, 300, 32)
     x = torch.randn(4, 300)
     exact = x.double() @ meant(module, torch.float32).double().t()
-    assert len(list(upcast_strips.strips(576, 300))) > 4
+    assert len(list(resident_linear.row_strips(576, 300))) > 4
     assert float((module(x).double() - exact).abs().max() / exact.abs().max()) < 1e-6
     other = make(576, 300, 32)
     other.stored.scale = other.scale.flip(0)
