@@ -15,7 +15,7 @@ from tensorhub_contracts.inspector import inspect, refused
 
 def inspect_path(path: Path, component: str, contract: str | None) -> list[Inspection]:
     """Return the inspections of a path, with a bar on a terminal; raise a usage error if nothing is there."""
-    from tensorhub_contracts.commands.progress import header_progress
+    from tensorhub_contracts.commands.progress import progress_bar
     from tensorhub_contracts.pipeline import weight_components
 
     if not os.path.lexists(path):
@@ -29,5 +29,5 @@ def inspect_path(path: Path, component: str, contract: str | None) -> list[Inspe
             resolve_argument(contract)
         except Refusal as refusal:  # a handle that is well known and cannot be had here is an answer, not a slip
             return [refused(path, name, refusal) for name in names]
-    with header_progress() as progress:
+    with progress_bar("reading headers") as progress:
         return [inspect(path, name, contract=contract, progress=progress) for name in names]

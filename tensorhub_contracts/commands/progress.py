@@ -8,13 +8,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-#: Seconds before a bar appears: most inspections are over by then.
+#: Seconds before a bar appears: most work is over by then.
 PATIENCE: Final = 1.0
 
 
 @contextmanager
-def header_progress() -> Iterator[Callable[[int, int], None] | None]:
-    """Yield a function that takes how many headers have been read and how many there are, or None if nobody watches."""
+def progress_bar(words: str, *, in_bytes: bool = False) -> Iterator[Callable[[int, int], None] | None]:
+    """Yield a function that takes how much is done and how much there is, or None if nobody watches.
+
+    `words` say what is done; `in_bytes` shows amounts as sizes, with the time that is left.
+    """
     if not sys.stderr.isatty():
         yield None
         return
@@ -28,11 +31,12 @@ def header_progress() -> Iterator[Callable[[int, int], None] | None]:
             if time.monotonic() - started < PATIENCE:
                 return
             from rich.console import Console
-            from rich.progress import Progress
+            from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-            bar = Progress(console=Console(stderr=True), transient=True)
+            sizes = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+            bar = Progress(*(sizes if in_bytes else ()), console=Console(stderr=True), transient=True)
             bar.start()
-            task = bar.add_task("reading headers", total=total)
+            task = bar.add_task(words, total=total)
         bar.update(task, completed=done, total=total)
 
     try:

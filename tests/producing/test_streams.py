@@ -16,13 +16,13 @@ from tensorhub_contracts.commands import main
 
 _BAR = """
 import time
-from tensorhub_decoders.commands import surroundings
-surroundings.PATIENCE = {patience}
-with surroundings.byte_progress("quantizing") as progress:
-    print("watched" if progress else "nobody")
+from tensorhub_contracts.commands import progress
+progress.PATIENCE = {patience}
+with progress.progress_bar("quantizing", in_bytes=True) as advance:
+    print("watched" if advance else "nobody")
     for part in range(1, 4):
-        if progress:
-            progress(part * 1_000_000, 3_000_000)
+        if advance:
+            advance(part * 1_000_000, 3_000_000)
 """
 
 

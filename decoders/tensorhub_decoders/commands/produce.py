@@ -9,10 +9,11 @@ import click
 
 from tensorhub_contracts.commands import EXIT_FAULT
 from tensorhub_contracts.commands.outputs import Output, chosen_outputs, output_option
+from tensorhub_contracts.commands.progress import progress_bar
 from tensorhub_contracts.errors import Refusal
 from tensorhub_contracts.reports.printable import printable
 from tensorhub_decoders.commands.report import announce, make_report, report_refusal, write_report
-from tensorhub_decoders.commands.surroundings import byte_progress, inspect_source, require_torch
+from tensorhub_decoders.commands.surroundings import inspect_source, require_torch
 from tensorhub_decoders.output_errors import OutputError
 from tensorhub_decoders.producing import PRODUCED, plan_production, produce
 from tensorhub_decoders.quantization_choice import vocabulary_matrices
@@ -50,7 +51,7 @@ def command(
             note = f"note: {name} looks like an embedding or an output head; most releases keep it dense, with --skip"
             click.echo(printable(note), err=True)
         try:
-            with byte_progress("quantizing") as progress:
+            with progress_bar("quantizing", in_bytes=True) as progress:
                 produced = produce(inspected, production, destination, progress)
         except OutputError as error:
             click.echo(printable(str(error)), err=True)
