@@ -33,7 +33,7 @@ from transformers import (
     Qwen3NextForCausalLM,
 )
 
-#: The largest finite E4M3 value. A cast beyond it gives NaN, so that the clamp must be explicit.
+#: The largest finite E4M3 value. A cast beyond it gives NaN or saturates, by library and version, so that the clamp is explicit.
 E4M3_MAX = 448.0
 
 _BLOCK = 128
