@@ -99,7 +99,7 @@ def _ours(count: int, weight: torch.Tensor, scale: torch.Tensor, room: Callable[
         if count == 1:
             return upcast_block_scaled(weight, scale, out)
         if not pools:
-            pools.append(ThreadPoolExecutor(count))
+            pools.append(ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(1,)))
 
         def part(begin: int) -> object:
             end = min(begin + step, weight.shape[0])

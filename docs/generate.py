@@ -26,8 +26,10 @@ GROUPS = {
     "declaration": "What the configuration declares",
     "layout": "The tree as a whole",
     "unit": "Weights and scales",
-    "gate": "Artifacts, images, demands; loading and converting",
+    "gate": "Artifacts, images and demands",
     "plugin": "Plugins",
+    "loading": "Loading models",
+    "converting": "Producing and decoding checkpoints",
 }
 
 

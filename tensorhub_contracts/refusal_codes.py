@@ -12,7 +12,7 @@ import msgspec
 
 from tensorhub_contracts.registry_structure import structure
 
-Group = Literal["handle", "container", "declaration", "layout", "unit", "gate", "plugin"]
+Group = Literal["handle", "container", "declaration", "layout", "unit", "gate", "plugin", "loading", "converting"]
 
 
 class Explanation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
