@@ -9,7 +9,7 @@ import msgspec
 
 from tensorhub_contracts import __version__
 from tensorhub_contracts.demand import EVERY_COMPONENT
-from tensorhub_contracts.documents import malformed, read_document
+from tensorhub_contracts.documents import document_json, malformed, read_document
 from tensorhub_contracts.errors import Refusal
 from tensorhub_contracts.handles import parse_handle
 from tensorhub_contracts.image_lanes import Count, Digest, RecordedFloor, SupersededContract
@@ -71,7 +71,7 @@ def require_all(inspections: Sequence[Inspection]) -> None:
 
 def artifact_json(artifact: Artifact) -> str:
     """Return the record as JSON with two spaces of indentation, ended by a newline."""
-    return msgspec.json.format(msgspec.json.encode(artifact), indent=2).decode() + "\n"
+    return document_json(artifact)
 
 
 def read_artifact(text: str | bytes, *, name: str = "artifact.json") -> Artifact:

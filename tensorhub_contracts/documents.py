@@ -1,4 +1,4 @@
-"""Reads the records that hubs exchange: strict JSON, exact types, and one refusal for whatever else a file holds."""
+"""Reads and writes the records that hubs exchange: strict JSON, exact types, one refusal for whatever else a file holds."""
 
 from __future__ import annotations
 
@@ -27,6 +27,11 @@ def read_document(text: str | bytes, kind: type[Document], *, name: str, what: s
         return msgspec.convert(content, kind)
     except (JsonFault, msgspec.ValidationError) as error:
         raise Refusal([Violation("document-malformed", name, what, str(error), remedy)]) from error
+
+
+def document_json(document: msgspec.Struct) -> str:
+    """Return a document as JSON with two spaces of indentation, ended by a newline: one spelling for one document."""
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
 
 
 def malformed(name: str, what: str, found: str, remedy: str) -> Refusal:

@@ -91,15 +91,20 @@ class ImageLanes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scan: ScanCount
 
 
-def canonical_bytes(lanes: ImageLanes) -> bytes:
-    """Return the bytes that the digest of an image's lanes is taken over: canonical JSON without free text and counts."""
+def lanes_facts(lanes: ImageLanes) -> dict[str, Any]:
+    """Return what of an image's lanes is compared and digested: everything but free text, counts and the digest itself."""
     facts: dict[str, Any] = msgspec.to_builtins(lanes)
     del facts["digest"], facts["scan"]
     for entry in facts["contracts"]:
         del entry["why"]
     for entry in facts["excluded"]:
         del entry["reason"]
-    return canonical_json(facts)
+    return facts
+
+
+def canonical_bytes(lanes: ImageLanes) -> bytes:
+    """Return the bytes that the digest of an image's lanes is taken over: canonical JSON of its facts."""
+    return canonical_json(lanes_facts(lanes))
 
 
 def lanes_digest(lanes: ImageLanes) -> str:

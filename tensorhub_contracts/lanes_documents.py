@@ -7,18 +7,16 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
-from tensorhub_contracts.documents import malformed, read_document
+from tensorhub_contracts.documents import document_json, malformed, read_document
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.handles import parse_handle
-from tensorhub_contracts.image_lanes import DERIVATION, ImageLanes, lanes_digest
+from tensorhub_contracts.image_lanes import DERIVATION, ImageLanes, lanes_digest, lanes_facts
 from tensorhub_contracts.lane_names import parse_lane
 
 
 def lanes_json(lanes: ImageLanes) -> str:
     """Return the record as JSON with two spaces of indentation, ended by a newline: one spelling for one record."""
-    return msgspec.json.format(msgspec.json.encode(lanes), indent=2).decode() + "\n"
+    return document_json(lanes)
 
 
 def lanes_toml(lanes: ImageLanes) -> str:
@@ -94,16 +92,7 @@ def differences(lanes: ImageLanes, recorded: str, *, name: str) -> tuple[Violati
     then = read_lanes(recorded, name=name)
     if then.digest == lanes.digest:
         return ()
-    return tuple(_differing(_facts(then), _facts(lanes), name))
-
-
-def _facts(lanes: ImageLanes) -> dict[str, Any]:
-    facts: dict[str, Any] = msgspec.to_builtins(lanes)
-    for entry in facts["contracts"]:
-        del entry["why"]
-    for entry in facts["excluded"]:
-        del entry["reason"]
-    return {key: facts[key] for key in ("derivation", "lanes", "contracts", "excluded")}
+    return tuple(_differing(lanes_facts(then), lanes_facts(lanes), name))
 
 
 def _without_reasons(block: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ The look says no only where it is sure.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from typing import Final
@@ -17,8 +18,12 @@ GROUP: Final = "tensorhub.decoders"
 VARIABLE: Final = "TENSORHUB_PLUGINS"
 
 
+@functools.cache
 def only_shipped_plugins() -> bool:
-    """Return whether it is certain that this environment holds no plugin but the shipped ones, and blocks none."""
+    """Return whether it is certain that this environment holds no plugin but the shipped ones, and blocks none.
+
+    Looked up once a process, as plugins are: whoever inspects a thousand checkpoints lists `sys.path` once.
+    """
     if os.environ.get(VARIABLE, "").strip():
         return False
     if any(hasattr(finder, "find_distributions") and getattr(finder, "__name__", "") != "PathFinder" for finder in sys.meta_path):

@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from tensorhub_contracts.documents import document_json
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.refusal_codes import explanations
 
@@ -51,4 +52,4 @@ def problem_details(refusal: Refusal) -> Problem:
 
 def problem_json(problem: Problem) -> str:
     """Return the body as JSON with two spaces of indentation, ended by a newline."""
-    return msgspec.json.format(msgspec.json.encode(problem), indent=2).decode() + "\n"
+    return document_json(problem)

@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from tensorhub_contracts.documents import document_json
+
 
 class RejectedLane(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A lane of the image that reads the contract and was not chosen. `decided_by` says who ruled it out.
@@ -45,4 +47,4 @@ class Verdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def verdict_json(verdict: Verdict) -> str:
     """Return a verdict as JSON with two spaces of indentation, ended by a newline."""
-    return msgspec.json.format(msgspec.json.encode(verdict), indent=2).decode() + "\n"
+    return document_json(verdict)

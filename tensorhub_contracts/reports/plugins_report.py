@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tensorhub_contracts.decoder_declaration import DecoderDeclaration
+from tensorhub_contracts.documents import document_json
 from tensorhub_contracts.plugin_facts import Plugins, State
 from tensorhub_contracts.plugin_scan import DamagedMetadata
 
@@ -89,4 +90,4 @@ def plugins_json(plugins: Plugins) -> str:
         ),
         damaged=plugins.damaged,
     )
-    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n"
+    return document_json(report)

@@ -12,6 +12,7 @@ import msgspec
 
 from tensorhub_contracts.commands import EXIT_REFUSED
 from tensorhub_contracts.commands.outputs import Output, write_outputs
+from tensorhub_contracts.documents import document_json
 from tensorhub_contracts.errors import Refusal
 from tensorhub_contracts.inspection import Inspection
 from tensorhub_contracts.problems import problem_details, problem_json
@@ -101,7 +102,7 @@ def write_report(outputs: Iterable[Output], report: Report) -> None:
     """Write the report in the formats that were asked for."""
     writers: Mapping[str, Callable[[], str]] = {
         "text": lambda: "\n".join(_lines(report)) + "\n",
-        "json": lambda: msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n",
+        "json": lambda: document_json(report),
     }
     write_outputs(outputs, writers)
 
