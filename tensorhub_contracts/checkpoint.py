@@ -67,6 +67,11 @@ class Checkpoint(msgspec.Struct, frozen=True, dict=True, eq=False):
         """How many tensors there are."""
         return len(self.shard_of)
 
+    @property
+    def payload_bytes(self) -> int:
+        """The bytes of all tensors in all shards."""
+        return sum(header.file_size - 8 - header.length for header in self.headers.values())
+
     @cached_property
     def tensors(self) -> Mapping[str, Geometry]:
         """Every tensor with its dtype and shape; put together when it is first asked for."""

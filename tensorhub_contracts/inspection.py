@@ -90,6 +90,16 @@ class Inspection(msgspec.Struct, frozen=True, dict=True, eq=False):
         names = {role: stem + tensor.suffix for role, tensor in form.tensors.items()}
         return {role: name for role, name in names.items() if name in self.checkpoint.shard_of}
 
+    @cached_property
+    def unit_tensors(self) -> Mapping[str, Mapping[str, str]]:
+        """The tensors of each unit by role (see `tensors_of`), by the name of its weight."""
+        return {unit.name: self.tensors_of(unit) for unit in self.units}
+
+    @cached_property
+    def sidecars(self) -> frozenset[str]:
+        """The tensors that belong to a unit and are not its weight."""
+        return frozenset(name for unit, roles in self.unit_tensors.items() for name in roles.values() if name != unit)
+
     @property
     def codes(self) -> tuple[str, ...]:
         """The distinct codes of the violations, in order."""

@@ -55,18 +55,25 @@ class LoadedWeights(msgspec.Struct, frozen=True):
 
 
 def load(
-    source: str | Path, component: str = "", *, dtype: str, resident: bool, lane: str | None = None, device: str = "cpu"
+    source: str | Path,
+    component: str = "",
+    *,
+    dtype: str,
+    resident: bool,
+    contract: str | None = None,
+    lane: str | None = None,
+    device: str = "cpu",
 ) -> LoadedWeights:
     """Load the weights of a checkpoint through the decoder that the verdict names.
 
     `dtype` is what quantized weights become: BF16 or F16 in a lane of 16-bit activations, F32 in one of 32. `resident`
     asks for weights that stay in their stored form; this release upcasts ahead of time, so that True is refused.
-    `lane` is a family, a body or a lane; without it the best one is taken, and the report says which were passed over. A
-    `dtype` that the lane does not have is refused. Raises `Refusal` with everything that is wrong; a decoder's own errors
-    propagate, and nothing falls back to another lane.
+    With `contract`, exactly that one is accepted. `lane` is a family, a body or a lane; without it the best one is taken,
+    and the report says which were passed over. A `dtype` that the lane does not have is refused. Raises `Refusal` with
+    everything that is wrong; a decoder's own errors propagate, and nothing falls back to another lane.
     """
     _require_supported(source, resident=resident, device=device)
-    inspection = inspect(source, component).require()
+    inspection = inspect(source, component, contract=contract).require()
     demand = Demand(lanes={} if lane is None else {EVERY_COMPONENT: lane})
     (verdict,) = satisfies(inspection, derive_execution_lanes(), demand).components
     weights: dict[str, Any] = {}
@@ -110,7 +117,6 @@ def _report(
     dtype: str,
 ) -> LoadReport:
     assert inspection.checkpoint is not None  # a proved contract has one
-    headers = inspection.checkpoint.headers.values()
     return LoadReport(
         path=inspection.path,
         component=inspection.component,
@@ -127,6 +133,6 @@ def _report(
         dtype=dtype,
         resident=False,
         compute_paths={path: tuple(names) for path, names in computed.items()},
-        stored_bytes=sum(header.file_size - 8 - header.length for header in headers),
+        stored_bytes=inspection.checkpoint.payload_bytes,
         resident_bytes=sum(int(tensor.nbytes) for tensor in weights.values()),
     )

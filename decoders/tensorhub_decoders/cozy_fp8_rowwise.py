@@ -35,8 +35,7 @@ def decode_cozy_fp8_rowwise(inspection: Inspection, *, lane: str, dtype: str) ->
         upcast_row_scaled(strip.stored, sidecars["scale"][rows], strip.out)
 
     require_contract(inspection, "cozy.fp8-rowwise@1")
-    units = {unit.name: inspection.tensors_of(unit) for unit in inspection.units}
-    return stream(inspection, Conversion(units, convert, lane_dtype(lane, dtype), "cpu.upcast"))
+    return stream(inspection, Conversion(inspection.unit_tensors, convert, lane_dtype(lane, dtype), "cpu.upcast"))
 
 
 @hookimpl

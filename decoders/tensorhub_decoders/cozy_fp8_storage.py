@@ -34,8 +34,7 @@ def decode_cozy_fp8_storage(inspection: Inspection, *, lane: str, dtype: str) ->
         upcast_unscaled(strip.stored, strip.out)
 
     require_contract(inspection, "cozy.fp8-storage@1")
-    units = {unit.name: inspection.tensors_of(unit) for unit in inspection.units}
-    return stream(inspection, Conversion(units, convert, lane_dtype(lane, dtype), "cpu.upcast"))
+    return stream(inspection, Conversion(inspection.unit_tensors, convert, lane_dtype(lane, dtype), "cpu.upcast"))
 
 
 @hookimpl

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from tensorhub_contracts import DecodedTensor, Inspection, Refusal, Violation
 from tensorhub_contracts.lane_names import parse_lane
-from tensorhub_decoders.reading import TensorReader, stored_names
+from tensorhub_decoders.reading import TensorReader, stored_names, torch_dtype
 
 if TYPE_CHECKING:
     import torch
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 #: Decodes one unit: its tensors by role, and the dtype of the result.
 Dequantize = Callable[[Mapping[str, "torch.Tensor"], "torch.dtype"], "torch.Tensor"]
 
-#: What decoded weights may be, by torch's name, and by the bits of the activations that they meet.
-DTYPE_NAMES: Final = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
+#: What decoded weights may be, by the bits of the activations that they meet.
 _DTYPES: Final = {"16": ("BF16", "F16"), "32": ("F32",)}
 
 
@@ -32,14 +31,13 @@ def decode_units(
     """
     require_contract(inspection, contract)
     out_dtype = lane_dtype(lane, dtype)
-    tensors_of = {unit.name: inspection.tensors_of(unit) for unit in inspection.units}
-    sidecars = {name for unit, roles in tensors_of.items() for name in roles.values() if name != unit}
     with TensorReader(inspection) as reader:
         for name in stored_names(inspection):
-            if name in tensors_of:
-                unit = {role: reader.read(tensor) for role, tensor in tensors_of[name].items()}
+            roles = inspection.unit_tensors.get(name)
+            if roles is not None:
+                unit = {role: reader.read(tensor) for role, tensor in roles.items()}
                 yield DecodedTensor(name, dequantize(unit, out_dtype), compute_path)
-            elif name not in sidecars:
+            elif name not in inspection.sidecars:
                 yield DecodedTensor(name, reader.read(name), "")
 
 
@@ -53,10 +51,7 @@ def require_contract(inspection: Inspection, *contracts: str) -> None:
 
 def lane_dtype(lane: str, dtype: str) -> torch.dtype:
     """Return torch's name for what decoded weights become in a lane; raises `Refusal` (`lane-dtype`) if it does not have it."""
-    import torch
-
     names = _DTYPES[parse_lane(lane).activation.rpartition("a")[2]]
     if dtype not in names:
         raise Refusal([Violation("lane-dtype", lane, " or ".join(names), dtype, "Ask for a dtype of the lane, or for another lane.")])
-    found: torch.dtype = getattr(torch, DTYPE_NAMES[dtype])
-    return found
+    return torch_dtype(dtype)

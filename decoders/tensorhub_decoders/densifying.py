@@ -13,6 +13,7 @@ from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.inspection import Inspection
 from tensorhub_decoders.conversion_plan import ConversionPlan, Step, copied, plan_conversion
 from tensorhub_decoders.quantization_declaration import undeclare
+from tensorhub_decoders.reading import torch_dtype
 from tensorhub_decoders.shard_writing import WrittenTensor
 
 if TYPE_CHECKING:
@@ -20,12 +21,8 @@ if TYPE_CHECKING:
 
     from tensorhub_decoders.converting import Converted, Progress
 
-#: What a dense checkpoint may be of: the contract, the dtype of the format, and torch's name for it.
-DENSE: Final = {
-    "bf16": ("plain.bf16@1", "BF16", "bfloat16"),
-    "f16": ("plain.f16@1", "F16", "float16"),
-    "f32": ("plain.f32@1", "F32", "float32"),
-}
+#: What a dense checkpoint may be of: the contract, and the dtype of the format.
+DENSE: Final = {"bf16": ("plain.bf16@1", "BF16"), "f16": ("plain.f16@1", "F16"), "f32": ("plain.f32@1", "F32")}
 
 
 class Decoding(msgspec.Struct, frozen=True):
@@ -35,18 +32,13 @@ class Decoding(msgspec.Struct, frozen=True):
     dtype: str
     allow_nan: bool
 
-    @property
-    def cast(self) -> tuple[str, ...]:
-        """The dense matrices that are cast because a dense checkpoint has one dtype."""
-        return tuple(step.read["weight"] for step in self.plan.steps("cast"))
-
 
 def plan_decoding(source: Inspection, dtype: str, *, allow_nan: bool) -> Decoding:
     """Work out what is written, from headers alone: each unit dense, each other matrix in the same dtype, the rest as it is.
 
     `dtype` is a key of `DENSE`. Raises `Refusal` for a source that is in no FP8 contract that has an exact decoding.
     """
-    contract, stored, _ = DENSE[dtype]
+    contract, stored = DENSE[dtype]
     edges = [edge for edge in installed_registry().conversions if edge.kind == "decodable" and contract in edge.to]
     sources = [handle for edge in edges for handle in edge.source]
     if source.require().contract not in sources:
@@ -57,16 +49,14 @@ def plan_decoding(source: Inspection, dtype: str, *, allow_nan: bool) -> Decodin
     checkpoint, groups = source.checkpoint, source.groups
     assert checkpoint is not None  # a proved contract has both
     assert groups is not None
-    tensors_of = {unit.name: source.tensors_of(unit) for unit in source.units}
-    sidecars = {name for unit, roles in tensors_of.items() for name in roles.values() if name != unit}
 
     def step_of(name: str) -> Step | None:
-        if name in sidecars:
+        if name in source.sidecars:
             return None
         shape = checkpoint.tensors[name].shape
         written = {"weight": WrittenTensor(name, stored, shape)}
-        if name in tensors_of:
-            return Step("decode", tensors_of[name], written)
+        if name in source.unit_tensors:
+            return Step("decode", source.unit_tensors[name], written)
         if name in groups.dense and len(shape) > 1 and groups.dense[name].dtype != stored:
             return Step("cast", {"weight": name}, written)
         return copied(checkpoint, name)
@@ -81,12 +71,10 @@ def decode(source: Inspection, decoding: Decoding, destination: Path, progress: 
     Besides, `Refusal` for values that overflow the dtype (`values-overflow`) and NaN in a decoded weight
     (`values-nan`), and `FaultError` if a decoded weight is not, bit for bit, what the reference dequant gives.
     """
-    import torch
-
     from tensorhub_decoders.converting import convert
     from tensorhub_decoders.dense_decoding import UnfitValuesError, cast_dense, decode_unit
 
-    dtype: torch.dtype = getattr(torch, DENSE[decoding.dtype][2])
+    dtype = torch_dtype(DENSE[decoding.dtype][1])
     contract = str(source.contract)
 
     def carry_out(step: Step, tensors: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:

@@ -35,8 +35,7 @@ def decode_hf_fp8_blockwise(inspection: Inspection, *, lane: str, dtype: str) ->
         upcast_block_scaled(strip.stored, scale, strip.out, first_row=strip.first_row)
 
     require_contract(inspection, "hf.fp8-blockwise@1")
-    units = {unit.name: inspection.tensors_of(unit) for unit in inspection.units}
-    return stream(inspection, Conversion(units, convert, lane_dtype(lane, dtype), "cpu.upcast", stacked=True))
+    return stream(inspection, Conversion(inspection.unit_tensors, convert, lane_dtype(lane, dtype), "cpu.upcast", stacked=True))
 
 
 @hookimpl

@@ -72,8 +72,7 @@ def stream(inspection: Inspection, conversion: Conversion, *, workers: int | Non
     Tensors come in the order in which they lie in the shards. Beside the tensors that the caller keeps, memory holds
     a few tensors that are on their way and one strip a thread. `workers` is by default the number of cores.
     """
-    sidecars = {name for unit, roles in conversion.units.items() for name in roles.values() if name != unit}
-    names = [name for name in stored_names(inspection) if name not in sidecars]
+    names = [name for name in stored_names(inspection) if name not in inspection.sidecars]
     workers = workers or len(os.sched_getaffinity(0))
     threads_before = torch.get_num_threads()
     with TensorReader(inspection) as reader:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from tensorhub_contracts import LoadReport, Refusal, Violation, load
-from tensorhub_decoders.decoding import DTYPE_NAMES
+from tensorhub_decoders.reading import torch_dtype
 
 
 class ModelReport(msgspec.Struct, frozen=True):
@@ -38,25 +38,26 @@ def load_model(
     *,
     dtype: str,
     resident: bool,
+    contract: str | None = None,
     model_class: type[Any] | None = None,
     lane: str | None = None,
     unused: Sequence[str] = (),
 ) -> tuple[Any, ModelReport]:
     """Return a `transformers` model in evaluation mode with the weights of a checkpoint, and the report.
 
-    `model_class` is by default the one that the configuration's `architectures` names. `dtype`, `resident` and `lane` are
-    those of `load`. `unused` are patterns (fnmatch) of tensors that may have no place in the model. Raises `Refusal` for
+    `model_class` is by default the one that the configuration's `architectures` names. `dtype`, `resident`, `contract`
+    and `lane` are those of `load`. `unused` are patterns (fnmatch) of tensors that may have no place in the model. Raises `Refusal` for
     whatever `load` refuses, and (`model-keys`) with every parameter that would be left as it was initialized, every
     tensor without a place, and every one of another shape. Nothing is asked of a network.
     """
-    loaded = load(path, component, dtype=dtype, resident=resident, lane=lane)
+    loaded = load(path, component, dtype=dtype, resident=resident, contract=contract, lane=lane)
     folder = Path(path) / component if component else Path(path)
     folder = folder if folder.is_dir() else folder.parent
     config = _dense_config(folder)
     kind = model_class or _model_class(config, folder)
     # A copy: the loader may take tensors out of what it is given.
     model, info = kind.from_pretrained(
-        None, config=config, state_dict=dict(loaded.weights), dtype=DTYPE_NAMES[dtype], output_loading_info=True, local_files_only=True
+        None, config=config, state_dict=dict(loaded.weights), dtype=torch_dtype(dtype), output_loading_info=True, local_files_only=True
     )
     allowed = {name for name in info["unexpected_keys"] if any(fnmatch.fnmatchcase(name, pattern) for pattern in unused)}
     _require_all_placed(info, allowed, loaded.report)
@@ -82,10 +83,8 @@ def load_hf_fp8_blockwise(
     unused: Sequence[str] = (),
 ) -> tuple[Any, ModelReport]:
     """`load_model` for `hf.fp8-blockwise@1` and nothing else: raises `Refusal` for a tree in any other layout, by name."""
-    from tensorhub_contracts import inspect
-
-    inspect(path, component, contract="hf.fp8-blockwise@1").require()
-    return load_model(path, component, dtype=dtype, resident=resident, model_class=model_class, lane=lane, unused=unused)
+    contract = "hf.fp8-blockwise@1"
+    return load_model(path, component, dtype=dtype, resident=resident, contract=contract, model_class=model_class, lane=lane, unused=unused)
 
 
 def _dense_config(folder: Path) -> Any:

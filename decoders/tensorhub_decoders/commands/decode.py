@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
-from tensorhub_contracts.commands import EXIT_FAULT
 from tensorhub_contracts.commands.outputs import Output, chosen_outputs, output_option
-from tensorhub_contracts.commands.progress import progress_bar
 from tensorhub_contracts.errors import Refusal
-from tensorhub_contracts.reports.printable import printable
 from tensorhub_decoders.commands.report import announce, make_report, report_refusal, write_report
-from tensorhub_decoders.commands.surroundings import inspect_source, require_torch
+from tensorhub_decoders.commands.surroundings import carry_out, inspect_source, require_torch
 from tensorhub_decoders.densifying import DENSE, decode, plan_decoding
-from tensorhub_decoders.output_errors import OutputError
 
 
 @click.command("decode")
@@ -41,12 +36,7 @@ def command(source: Path, destination: Path, dtype: str, allow_nan: bool, output
         inspected = inspect_source(source)
         decoding = plan_decoding(inspected, dtype, allow_nan=allow_nan)
         announce(f"casting to {dtype}, as the units are,", decoding.plan.steps("cast"))
-        try:
-            with progress_bar("decoding", in_bytes=True) as progress:
-                decoded = decode(inspected, decoding, destination, progress)
-        except OutputError as error:
-            click.echo(printable(str(error)), err=True)
-            sys.exit(EXIT_FAULT)
+        decoded = carry_out("decoding", lambda progress: decode(inspected, decoding, destination, progress))
     except Refusal as refusal:
         report_refusal(outputs, refusal)
         return

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
-from tensorhub_contracts.commands import EXIT_FAULT
 from tensorhub_contracts.commands.outputs import Output, chosen_outputs, output_option
-from tensorhub_contracts.commands.progress import progress_bar
 from tensorhub_contracts.errors import Refusal
 from tensorhub_contracts.reports.printable import printable
 from tensorhub_decoders.commands.report import announce, make_report, report_refusal, write_report
-from tensorhub_decoders.commands.surroundings import inspect_source, require_torch
-from tensorhub_decoders.output_errors import OutputError
+from tensorhub_decoders.commands.surroundings import carry_out, inspect_source, require_torch
 from tensorhub_decoders.producing import PRODUCED, plan_production, produce
 from tensorhub_decoders.quantization_choice import vocabulary_matrices
 
@@ -50,12 +46,7 @@ def command(
         for name in vocabulary_matrices(production.chosen, inspected):
             note = f"note: {name} looks like an embedding or an output head; most releases keep it dense, with --skip"
             click.echo(printable(note), err=True)
-        try:
-            with progress_bar("quantizing", in_bytes=True) as progress:
-                produced = produce(inspected, production, destination, progress)
-        except OutputError as error:
-            click.echo(printable(str(error)), err=True)
-            sys.exit(EXIT_FAULT)
+        produced = carry_out("quantizing", lambda progress: produce(inspected, production, destination, progress))
     except Refusal as refusal:
         report_refusal(outputs, refusal)
         return

@@ -1,16 +1,25 @@
-"""What both commands need around them: PyTorch, and an inspected source."""
+"""What both commands need around them: PyTorch, an inspected source, a bar on a terminal, and words for a full disk."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from tensorhub_contracts.commands import EXIT_FAULT
 from tensorhub_contracts.commands.progress import progress_bar
 from tensorhub_contracts.inspection import Inspection
 from tensorhub_contracts.inspector import inspect
+from tensorhub_contracts.reports.printable import printable
+from tensorhub_decoders.output_errors import OutputError
+
+if TYPE_CHECKING:
+    from tensorhub_decoders.converting import Converted
 
 
 def require_torch(command: str) -> None:
@@ -25,3 +34,13 @@ def inspect_source(path: Path) -> Inspection:
         raise click.UsageError(f"there is nothing at {path}")
     with progress_bar("reading headers") as progress:
         return inspect(path, progress=progress).require()
+
+
+def carry_out(words: str, conversion: Callable[[Callable[[int, int], None] | None], Converted]) -> Converted:
+    """Run a conversion with a bar on a terminal; what the operating system refuses is said, and ends the command with a 3."""
+    try:
+        with progress_bar(words, in_bytes=True) as progress:
+            return conversion(progress)
+    except OutputError as error:
+        click.echo(printable(str(error)), err=True)
+        sys.exit(EXIT_FAULT)
