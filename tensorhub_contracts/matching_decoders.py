@@ -40,7 +40,7 @@ def contract_violations(
     accepted = demand.accepted(record.component)
     handles = {handle for handle, _ in _known_as(record)} | {entry.contract for entry in matching.proved}
     if accepted is not None and not handles & set(accepted):
-        remedy = "Accept this contract, or take an artifact in one that is accepted." + _conversion(record.contract, accepted)
+        remedy = "Accept this contract, or take an artifact in one that is accepted." + _conversion(record, accepted)
         yield Violation("contract-not-accepted", record.contract, " or ".join(accepted) or "nothing", record.contract, remedy)
     if not matching.named:
         yield _not_declared(record, image_lanes)
@@ -50,15 +50,16 @@ def contract_violations(
         yield Violation("contract-digest", record.contract, f"{expected}, as the image reads it", record.digest, remedy)
 
 
-def _conversion(contract: str, accepted: Iterable[str]) -> str:
+def _conversion(record: ComponentRecord, accepted: Iterable[str]) -> str:
     """Return a sentence on the command that makes an accepted contract of one, or nothing: only edges of the registry exist."""
+    component = f" --component {record.component}" if record.component else ""
     for edge in load_registry().conversions:
         for handle in accepted:
-            if contract in edge.source and handle in edge.to:
+            if record.contract in edge.source and handle in edge.to:
                 if edge.kind == "producible":
-                    return f" {handle} can be produced of it, with loss: `tensorhub produce SRC DST --contract {handle}`."
+                    return f" {handle} can be produced of it, with loss: `tensorhub produce SRC DST --contract {handle}{component}`."
                 dtype = handle.partition(".")[2].partition("@")[0]
-                return f" {handle} can be made of it: `tensorhub decode SRC DST --dtype {dtype}`."
+                return f" {handle} can be made of it: `tensorhub decode SRC DST --dtype {dtype}{component}`."
     return ""
 
 

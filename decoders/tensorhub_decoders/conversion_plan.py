@@ -18,6 +18,7 @@ from tensorhub_contracts.inspection import Inspection
 from tensorhub_contracts.leaf_names import LeafNames
 from tensorhub_contracts.shard_index import NUMBERED
 from tensorhub_contracts.tensor_groups import group_tensors
+from tensorhub_decoders.companion_files import Others, other_components
 from tensorhub_decoders.shard_writing import FilePlan, WrittenTensor, plan_file
 
 #: What happens to a tensor: it is quantized, decoded, cast to another dtype, or copied byte for byte.
@@ -44,16 +45,40 @@ class ShardPlan(msgspec.Struct, frozen=True):
 
 
 class ConversionPlan(msgspec.Struct, frozen=True):
-    """Everything that a conversion writes. `config` is the new `config.json`, or None if the source's is copied as it is."""
+    """Everything that a conversion writes. `config` is the new `config.json`, or None if the source's is copied as it is.
+
+    `component` is the part of a pipeline that is converted, or empty, and `others` are the parts that are copied.
+    """
 
     contract: str
     shards: tuple[ShardPlan, ...]
     index_name: str
     config: Mapping[str, Any] | None
+    component: str
+    others: Others
 
     def steps(self, action: Action) -> Iterator[Step]:
         """Yield the steps of one kind."""
         return (step for shard in self.shards for step in shard.steps if step.action == action)
+
+    def place(self, name: str) -> str:
+        """Return the path below DST of a file that is converted or lies beside those."""
+        return f"{self.component}/{name}" if self.component else name
+
+    @property
+    def copies(self) -> dict[str, FilePlan]:
+        """The shards of the other components by their paths below SRC and DST; the bytes after the header are one piece, without a name."""
+        return {
+            f"{name}/{shard}": FilePlan(header.raw, {"": 8 + header.length}, header.file_size)
+            for name, other in self.others.items()
+            if other is not None
+            for shard, header in other.headers.items()
+        }
+
+    @property
+    def files(self) -> dict[str, FilePlan]:
+        """Every safetensors file that is written, by its path below DST."""
+        return {**{self.place(shard.name): shard.file for shard in self.shards}, **self.copies}
 
     @property
     def weight_map(self) -> dict[str, str]:
@@ -62,8 +87,8 @@ class ConversionPlan(msgspec.Struct, frozen=True):
 
     @property
     def total_size(self) -> int:
-        """The bytes of all tensors that are written."""
-        return sum(shard.file.size - 8 - len(shard.file.header) for shard in self.shards)
+        """The bytes of all tensors that are written, without those of other components."""
+        return sum(shard.file.payload_size for shard in self.shards)
 
 
 def plan_conversion(
@@ -72,10 +97,12 @@ def plan_conversion(
     """Ask `step_of` for each tensor of a proved source, in stored order, and lay out the shards; None leaves a tensor out.
 
     Each tensor stays in the shard that it lies in. A shard of which nothing is left is not written, and the numbers of
-    the others close up. Raises `Refusal` if what would be written is not in `contract`, with every reason.
+    the others close up. Raises `Refusal` if what would be written is not in `contract`, with every reason, and if the
+    source is a component of a pipeline that is not whole.
     """
     checkpoint = inspection.require().checkpoint
     assert checkpoint is not None  # a proved contract has one
+    others = other_components(checkpoint)
     steps_in: dict[str, tuple[Step, ...]] = {}
     for shard, header in checkpoint.headers.items():
         names = sorted(header.tensors, key=lambda name: header.tensors[name].data_offsets)
@@ -86,7 +113,7 @@ def plan_conversion(
         metadata = {**checkpoint.headers[shard].metadata, **_provenance(checkpoint, contract)}
         written = [each for step in steps_in[shard] for each in step.written.values()]
         shards.append(ShardPlan(name, plan_file(written, metadata), steps_in[shard]))
-    plan = ConversionPlan(contract, tuple(shards), _index_name(checkpoint, len(shards)), config)
+    plan = ConversionPlan(contract, tuple(shards), _index_name(checkpoint, len(shards)), config, checkpoint.component, others)
     _prove(plan, checkpoint)
     return plan
 

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import msgspec
 import torch
 
 from tensorhub_contracts import inspect
-from tensorhub_contracts.checkpoint import Checkpoint
+from tensorhub_contracts.checkpoint import Checkpoint, read_checkpoint
 from tensorhub_contracts.errors import FaultError, Refusal, Violation
 from tensorhub_contracts.inspection import Inspection
-from tensorhub_decoders.companion_files import CompanionFiles, companion_files, folder_of
+from tensorhub_decoders.companion_files import MODEL_INDEX, CompanionFiles, companion_files, folder_of
 from tensorhub_decoders.conversion_plan import ConversionPlan, Step
 from tensorhub_decoders.conversion_request import conversion_request, require_unchanged
 from tensorhub_decoders.output_errors import output_error
 from tensorhub_decoders.reading import TensorReader
-from tensorhub_decoders.shard_writing import ShardFile, write_whole
+from tensorhub_decoders.shard_writing import FilePlan, ShardFile, write_whole
 from tensorhub_decoders.unfinished_output import UnfinishedOutput
 
 #: Makes what a step writes from what it reads, by role. Raises `Refusal` for values that cannot be converted.
@@ -34,7 +35,7 @@ _PIECE: Final = 8 << 20
 
 
 class Converted(msgspec.Struct, frozen=True):
-    """What there is at the end: the inspection of DST, the files beside the weights, and how many shards earlier runs had finished."""
+    """What there is at the end: the inspection of what was converted, the files beside it, and how many shards were finished before."""
 
     inspection: Inspection
     companions: CompanionFiles
@@ -46,6 +47,7 @@ def convert(
 ) -> Converted:
     """Write a planned conversion to `destination`, by way of the folder `destination`.partial.
 
+    For a component of a pipeline, what is written is a pipeline: the other components are copied, byte for byte.
     `options` names everything besides the source and the plan that decides on a value. A rerun with the same source
     and options keeps the shards that are finished. Raises `Refusal` if the values of a tensor cannot be converted
     (every such tensor is listed, and nothing is left behind), if the destination exists, if the source changes; and
@@ -56,12 +58,17 @@ def convert(
     request = conversion_request(checkpoint, plan, options)
     try:
         with UnfinishedOutput(destination, request) as output:
-            companions = companion_files(checkpoint)
+            companions = companion_files(checkpoint, plan.others)
             resumed = len(plan.shards)
             if not output.published:
+                held = {place for place, file in plan.files.items() if output.holds(place, file)}
+                output.keep_only(held)
+                resumed = sum(plan.place(shard.name) in held for shard in plan.shards)
+                advance = _Advance(plan, held, progress)
                 with _nothing_left(output):
-                    resumed = _write_shards(source, plan, output, carry_out, progress)
-                    require_unchanged(checkpoint, request)
+                    _write_shards(source, plan, output, carry_out, held, advance)
+                    _copy_others(checkpoint, plan, output, held, advance)
+                    require_unchanged(checkpoint, plan, request)
                     _write_companions(checkpoint, plan, companions, output)
                     _proved(output.checkpoint, plan)
                 output.publish()
@@ -72,34 +79,66 @@ def convert(
         raise output_error(error, plan, destination) from error
 
 
+class _Advance:
+    """Counts the bytes of the result, from those of finished shards on, and tells whoever wants to know."""
+
+    def __init__(self, plan: ConversionPlan, held: Collection[str], progress: Progress | None) -> None:
+        self._done = sum(file.payload_size for place, file in plan.files.items() if place in held)
+        self._total = sum(file.payload_size for file in plan.files.values())
+        self._progress = progress
+
+    def __call__(self, size: int) -> None:
+        self._done += size
+        if self._progress is not None:
+            self._progress(self._done, self._total)
+
+
 def _write_shards(
-    source: Inspection, plan: ConversionPlan, output: UnfinishedOutput, carry_out: CarryOut, progress: Progress | None
-) -> int:
-    """Write the shards that are not finished; return how many were. After the first refusal, only look for more of them."""
-    finished = [shard for shard in plan.shards if output.holds(shard.name, shard.file)]
-    output.keep_only({shard.name for shard in finished})
-    done = sum(each.size for shard in finished for step in shard.steps for each in step.written.values())
+    source: Inspection, plan: ConversionPlan, output: UnfinishedOutput, carry_out: CarryOut, held: Collection[str], advance: _Advance
+) -> None:
+    """Write the converted shards that are not finished. After the first refusal, only look for more of them."""
     violations: list[Violation] = []
     with TensorReader(source) as reader:
         for shard in plan.shards:
-            if shard in finished:
+            place = plan.place(shard.name)
+            if place in held:
                 continue
-            with ShardFile(output.checkpoint / shard.name, shard.file) as file:
+            with ShardFile(output.path(place), shard.file) as file:
                 for step in shard.steps:
                     if step.action == "copy":
                         if not violations:
                             _copy(step, reader, file)
                     else:
                         _convert_one(step, reader, file, carry_out, violations)
-                    done += sum(each.size for each in step.written.values())
-                    if progress is not None:
-                        progress(done, plan.total_size)
+                    advance(sum(each.size for each in step.written.values()))
                 if not violations:
                     file.finish()
-                    output.note(shard.name, shard.file)
+                    output.note(place, shard.file)
     if violations:
         raise Refusal(violations)
-    return len(finished)
+
+
+def _copy_others(checkpoint: Checkpoint, plan: ConversionPlan, output: UnfinishedOutput, held: Collection[str], advance: _Advance) -> None:
+    """Copy the shards of the other components that are not there, each as a whole, whatever its bytes mean."""
+    for place, file in plan.copies.items():
+        if place not in held:
+            with (Path(checkpoint.path) / place).open("rb") as source, ShardFile(output.path(place), file) as copy:
+                _copy_file(source, copy, place, file, advance)
+                copy.finish()
+            output.note(place, file)
+
+
+def _copy_file(source: BinaryIO, copy: ShardFile, place: str, file: FilePlan, advance: _Advance) -> None:
+    """Copy what follows the header, in pieces of bounded size. Raises `Refusal` if it is no longer the file that was inspected."""
+    header = len(file.header).to_bytes(8, "little") + file.header
+    same = os.fstat(source.fileno()).st_size == file.size and source.read(len(header)) == header
+    for offset in range(0, file.payload_size, _PIECE) if same else ():
+        piece = source.read(min(_PIECE, file.payload_size - offset))
+        copy.write("", offset, piece)
+        advance(len(piece))
+    if not same or source.tell() != file.size:
+        expected, remedy = "the file whose header was inspected", "Inspect the checkpoint again, and do not write to it."
+        raise Refusal([Violation("file-changed", place, expected, "another size or header", remedy)])
 
 
 def _copy(step: Step, reader: TensorReader, file: ShardFile) -> None:
@@ -132,27 +171,39 @@ def _bytes_of(tensor: torch.Tensor) -> memoryview:
 
 
 def _write_companions(checkpoint: Checkpoint, plan: ConversionPlan, companions: CompanionFiles, output: UnfinishedOutput) -> None:
-    """Write the other files: copies first, then the index, and `config.json` last."""
-    output.keep_only({shard.name for shard in plan.shards})
+    """Write the other files, and make the folders of components that hold none."""
+    for name in plan.others:
+        output.path(name).mkdir(exist_ok=True)
+    for place, content in _other_files(checkpoint, plan, companions):
+        write_whole(output.path(place), content)
+
+
+def _other_files(checkpoint: Checkpoint, plan: ConversionPlan, companions: CompanionFiles) -> Iterator[tuple[str, bytes]]:
+    """Yield path and content: copies first, then the index, then `config.json`, and the list of a pipeline's components last."""
     folder = folder_of(checkpoint)
-    for name in companions.copied:
-        write_whole(output.checkpoint / name, (folder / name).read_bytes())
+    root = Path(checkpoint.path) if plan.component else folder
+    listing = [name for name in companions.copied if plan.component and name == MODEL_INDEX]
+    yield from ((name, (root / name).read_bytes()) for name in companions.copied if name not in listing)
     if plan.index_name:
         index = {"metadata": {"total_size": plan.total_size}, "weight_map": dict(sorted(plan.weight_map.items()))}
-        write_whole(output.checkpoint / plan.index_name, json.dumps(index, indent=2).encode("ascii") + b"\n")
+        yield plan.place(plan.index_name), json.dumps(index, indent=2).encode("ascii") + b"\n"
     if plan.config is not None:
-        write_whole(output.checkpoint / "config.json", json.dumps(plan.config, indent=2).encode("ascii") + b"\n")
+        yield plan.place("config.json"), json.dumps(plan.config, indent=2).encode("ascii") + b"\n"
     elif (folder / "config.json").is_file():
-        write_whole(output.checkpoint / "config.json", (folder / "config.json").read_bytes())
+        yield plan.place("config.json"), (folder / "config.json").read_bytes()
+    yield from ((name, (root / name).read_bytes()) for name in listing)
 
 
 def _proved(folder: Path, plan: ConversionPlan) -> Inspection:
     """Inspect what was written, as a user would. What the plan proved and the files do not show is a fault."""
-    found = inspect(folder)
+    found = inspect(folder, plan.component)
     if found.contract != plan.contract or found.checkpoint is None:
         raise FaultError([f"{folder} was to be in {plan.contract} and is not: {found.violations}"])
     if {name: header.raw for name, header in found.checkpoint.headers.items()} != {each.name: each.file.header for each in plan.shards}:
         raise FaultError([f"{folder} has other headers than were written"])
+    for name, other in plan.others.items():
+        if other is not None and read_checkpoint(folder, name).headers_digest != other.headers_digest:
+            raise FaultError([f"{folder / name} is no copy of the component"])
     return found
 
 

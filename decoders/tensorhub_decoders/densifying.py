@@ -36,7 +36,9 @@ class Decoding(msgspec.Struct, frozen=True):
 def plan_decoding(source: Inspection, dtype: str, *, allow_nan: bool) -> Decoding:
     """Work out what is written, from headers alone: each unit dense, each other matrix in the same dtype, the rest as it is.
 
-    `dtype` is a key of `DENSE`. Raises `Refusal` for a source that is in no FP8 contract that has an exact decoding.
+    `dtype` is a key of `DENSE`. If `source` is a component of a pipeline, the plan is for the pipeline: the other
+    components are copied. Raises `Refusal` for a source that is in no FP8 contract that has an exact decoding, and for
+    what `plan_conversion` refuses.
     """
     contract, stored = DENSE[dtype]
     edges = [edge for edge in installed_registry().conversions if edge.kind == "decodable" and contract in edge.to]

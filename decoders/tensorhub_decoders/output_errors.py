@@ -24,8 +24,8 @@ def output_error(error: OSError, plan: ConversionPlan, destination: Path) -> Out
     stays = f" What is finished stays in {partial}, and the same command goes on from there." if partial.is_dir() else ""
     if error.errno not in _FULL:
         return OutputError(f"{words}.{stays}")
-    needed = sum(shard.file.size for shard in plan.shards)
-    written = sum(path.stat().st_size for path in partial.glob("checkpoint/*.safetensors"))
+    needed = sum(file.size for file in plan.files.values())
+    written = sum(path.stat().st_size for path in partial.rglob("*.safetensors"))
     free = shutil.disk_usage(next(folder for folder in partial.absolute().parents if folder.is_dir())).free
     return OutputError(
         f"{words}. The shards take {needed:,} bytes; {written:,} are written, {needed - written:,} more are needed, and {free:,} are free."

@@ -40,7 +40,8 @@ def plan_production(source: Inspection, contract: str, skip: Sequence[str], only
     """Work out what is written, from headers alone.
 
     `source` is in a plain contract, or in `contract` itself: its units are then copied as they are, and `only` says
-    what else is quantized. Raises `Refusal` for every other source and for what `choose_matrices` refuses.
+    what else is quantized. If it is a component of a pipeline, the plan is for the pipeline: the other components are
+    copied. Raises `Refusal` for every other source and for what `choose_matrices` and `plan_conversion` refuse.
     """
     facts = installed_registry().contracts[contract]
     _require_producible(source.require(), facts, only)

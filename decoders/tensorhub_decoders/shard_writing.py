@@ -39,6 +39,11 @@ class FilePlan(msgspec.Struct, frozen=True):
     places: Mapping[str, int]
     size: int
 
+    @property
+    def payload_size(self) -> int:
+        """The bytes after the header."""
+        return self.size - 8 - len(self.header)
+
 
 def plan_file(tensors: Iterable[WrittenTensor], metadata: Mapping[str, str]) -> FilePlan:
     """Lay out a file. Wider elements come first, so that each tensor is aligned to its elements; else the order is kept."""
@@ -62,7 +67,7 @@ class ShardFile:
     def __init__(self, path: Path, plan: FilePlan) -> None:
         self._path, self._plan = path, plan
         self._temporary = path.with_name(path.name + ".writing")
-        self._missing = plan.size - 8 - len(plan.header)
+        self._missing = plan.payload_size
         self._descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         try:
             self._write(0, len(plan.header).to_bytes(8, "little") + plan.header)

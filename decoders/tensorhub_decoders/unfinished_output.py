@@ -10,7 +10,7 @@ import fcntl
 import hashlib
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final, Self
 
@@ -73,7 +73,7 @@ class UnfinishedOutput:
         os.close(self._descriptor)
 
     def holds(self, name: str, plan: FilePlan) -> bool:
-        """Whether a shard was finished by a run before this one, and lies there with its size and header."""
+        """Whether a shard, by its path below DST, was finished by a run before this one, and lies there with its size and header."""
         path = self.checkpoint / name
         if self._state.shards.get(name) != _finished(plan) or not path.is_file() or path.stat().st_size != plan.size:
             return False
@@ -84,11 +84,19 @@ class UnfinishedOutput:
         """Record that a shard is finished."""
         self._write(_State(self._state.request, {**self._state.shards, name: _finished(plan)}))
 
-    def keep_only(self, names: set[str]) -> None:
-        """Remove whatever lies in the checkpoint's folder and is not of these names: what a killed run left half-written."""
-        for path in self.checkpoint.iterdir():
-            if path.name not in names:
-                path.unlink()
+    def path(self, name: str) -> Path:
+        """Return where a file is to be written, by its path below DST; the folder that it lies in is there afterwards."""
+        path = self.checkpoint / name
+        path.parent.mkdir(exist_ok=True)
+        return path
+
+    def keep_only(self, names: Collection[str]) -> None:
+        """Remove whatever lies in the checkpoint's folder and is not at these paths: what a killed run left half-written."""
+        kept = {self.checkpoint / name for name in names}
+        kept |= {path.parent for path in kept}
+        for path in sorted(self.checkpoint.rglob("*"), reverse=True):  # what lies in a folder before the folder
+            if path not in kept:
+                path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
 
     def publish(self) -> None:
         """Rename the checkpoint's folder to DST, in one step."""

@@ -37,10 +37,11 @@ def start(arguments: list[str]) -> int:
     os._exit(98)
 
 
-def valid_looking(destination: Path) -> bool:
-    """Whether something of the destination could be taken for a checkpoint while the command has not finished."""
+def valid_looking(destination: Path, whole: Path) -> bool:
+    """Whether what makes a checkpoint or a pipeline of the unfinished work is there while another file of the result is missing."""
     work = Path(f"{destination}.partial") / "checkpoint"
-    return (work / "config.json").exists() and not (work / "model.safetensors.index.json").exists()
+    last = "model_index.json" if (whole / "model_index.json").exists() else "config.json"
+    return (work / last).exists() and any(not (work / path.relative_to(whole)).exists() for path in whole.rglob("*"))
 
 
 def kill_often(arguments: list[str], destination: Path, wanted: int, seconds: float, seed: int) -> dict[str, object]:
@@ -58,8 +59,8 @@ def kill_often(arguments: list[str], destination: Path, wanted: int, seconds: fl
             if not os.WIFSIGNALED(status):
                 codes.append(os.waitstatus_to_exitcode(status))
             work = Path(f"{target}.partial") / "checkpoint"
-            seen.append(len(list(work.glob("*.safetensors"))) if work.is_dir() else -1)
-            odd += valid_looking(target)
+            seen.append(len(list(work.rglob("*.safetensors"))) if work.is_dir() else -1)
+            odd += valid_looking(target, Path(f"{destination}-whole"))
         trees.append(str(target))
         if Path(f"{target}.partial").exists():  # killed between the last rename and the end: a rerun says so, or tidies up
             child = start([arg.replace("DST", str(target)) for arg in arguments])

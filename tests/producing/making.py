@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+import tensorhub_decoders.shard_writing as shard_writing
 import torch
 from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
@@ -59,19 +62,23 @@ def refused(*arguments: str | Path) -> list[dict[str, str]]:
 
 
 def save(
-    folder: Path, *shards: Mapping[str, torch.Tensor], config: Mapping[str, Any] | None = None, metadata: Mapping[str, str] | None = None
+    folder: Path,
+    *shards: Mapping[str, torch.Tensor],
+    config: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, str] | None = None,
+    base: str = "model",
 ) -> Path:
     """Write a checkpoint with the safetensors library, with an index if it has several shards."""
     folder.mkdir(parents=True)
     entries = dict(metadata or {"format": "pt"})
     weight_map: dict[str, str] = {}
     for number, shard in enumerate(shards, 1):
-        name = "model.safetensors" if len(shards) == 1 else f"model-{number:05}-of-{len(shards):05}.safetensors"
+        name = f"{base}.safetensors" if len(shards) == 1 else f"{base}-{number:05}-of-{len(shards):05}.safetensors"
         save_file({key: tensor.clone() for key, tensor in shard.items()}, folder / name, metadata=entries)
         weight_map.update(dict.fromkeys(shard, name))
     if len(shards) > 1:
         index = {"metadata": {"total_size": 0}, "weight_map": weight_map}
-        (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+        (folder / f"{base}.safetensors.index.json").write_text(json.dumps(index))
     if config is not None:
         (folder / "config.json").write_text(json.dumps(config))
     return folder
@@ -111,3 +118,18 @@ def small_model(dtype: torch.dtype = torch.bfloat16) -> dict[str, torch.Tensor]:
             f"layers.{layer}.experts.gate_up": noise(3, 136, 144, seed=layer, dtype=dtype),
         }
     return tensors
+
+
+def interrupted_after(shards: int, monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    """Let so many shards be finished, and the next one meet an error when half of it is written."""
+    right: Callable[..., int] = os.pwrite
+    begun: list[int] = []
+
+    def pwrite(descriptor: int, data: Any, place: int) -> int:
+        if place == 0:
+            begun.append(descriptor)
+        if len(begun) > shards and place > 100_000:
+            raise error
+        return right(descriptor, data[: len(data) // 2 + 1], place)  # and let every write be a short one
+
+    monkeypatch.setattr(shard_writing.os, "pwrite", pwrite)

@@ -46,11 +46,16 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
     save(folder / "small", {"a.weight": noise(256, 1024), "b": noise(9)}, config={})
     save(folder / "large", {f"{number}.weight": noise(2048, 4096) for number in range(COUNT)}, config={})
     done("produce", folder / "large", folder / "fp8", "--contract", BLOCKWISE)
+    save(folder / "pipeline" / "small", {"a.weight": noise(256, 1024), "b": noise(9)}, config={})
+    (folder / "large").rename(folder / "pipeline" / "large")
+    (folder / "large").symlink_to(folder / "pipeline" / "large")
+    (folder / "pipeline" / "model_index.json").write_text(json.dumps({key: ["diffusers", "Model"] for key in ("small", "large")}))
     large, fp8 = str(folder / "large"), str(folder / "fp8")
     runs = {
         **{contract: ["produce", large, f"{folder}/{contract}", "--contract", contract] for contract in CONTRACTS},
         "copy": ["produce", large, f"{folder}/copied", "--contract", BLOCKWISE, "--only", "0.weight"],
         "decode": ["decode", fp8, f"{folder}/dense", "--dtype", "f32"],
+        "component": ["produce", f"{folder}/pipeline", f"{folder}/other", "--contract", BLOCKWISE, "--component", "small"],
     }
     small = [
         ["produce", f"{folder}/small", f"{folder}/NAME-a", "--contract", BLOCKWISE],
@@ -74,6 +79,10 @@ def test_producing_takes_a_tensor_its_codes_and_a_strip(grown: dict[str, int], c
 
 def test_copying_takes_a_tensor_at_most(grown: dict[str, int]) -> None:
     assert grown["copy"] < 1.5 * LARGEST + SLACK
+
+
+def test_copying_another_component_takes_a_piece_of_it(grown: dict[str, int]) -> None:
+    assert grown["component"] < SLACK < COUNT * LARGEST
 
 
 def test_decoding_takes_codes_a_dense_tensor_and_a_strip(grown: dict[str, int]) -> None:

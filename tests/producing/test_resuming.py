@@ -17,7 +17,7 @@ import click
 import pytest
 import tensorhub_decoders.shard_writing as shard_writing
 from commands.running import TENSORHUB, environment
-from producing.making import BLOCKWISE, ROWWISE, digests, done, noise, refused, run, save
+from producing.making import BLOCKWISE, ROWWISE, digests, done, interrupted_after, noise, refused, run, save
 from tensorhub_decoders.output_errors import OutputError
 from tensorhub_decoders.unfinished_output import UnfinishedOutput
 
@@ -39,21 +39,6 @@ def many_shards(folder: Path, shards: int = 6, rows: int = 512) -> Path:
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return many_shards(tmp_path_factory.mktemp("dense") / "source")
-
-
-def interrupted_after(shards: int, monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
-    """Let so many shards be finished, and the next one meet an error when half of it is written."""
-    right: Callable[..., int] = os.pwrite
-    begun: list[int] = []
-
-    def pwrite(descriptor: int, data: Any, place: int) -> int:
-        if place == 0:
-            begun.append(descriptor)
-        if len(begun) > shards and place > 100_000:
-            raise error
-        return right(descriptor, data[: len(data) // 2 + 1], place)  # and let every write be a short one
-
-    monkeypatch.setattr(shard_writing.os, "pwrite", pwrite)
 
 
 @pytest.mark.parametrize("command", ["produce", "decode"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -55,3 +56,20 @@ def test_what_can_be_decoded_is_said(source: str, accepted: str, tmp_path: Path)
     dtype = accepted.partition(".")[2].partition("@")[0]
     assert f"`tensorhub decode SRC DST --dtype {dtype}`" in remedy(sample(tmp_path, source), accepted)
     assert dtype in tensorhub("decode", "--help").out
+
+
+def test_the_remedy_for_a_component_of_a_pipeline_names_it_and_works(tmp_path: Path) -> None:
+    pipeline = tmp_path / "pipeline"
+    pipeline.mkdir()
+    (pipeline / "model_index.json").write_text(json.dumps({"_class_name": "P", "transformer": ["diffusers", "T"], "vae": ["diffusers", "V"]}))
+    for component in ("transformer", "vae"):
+        sample(pipeline / component, "plain.bf16@1")
+    with pytest.raises(Refusal) as caught:
+        demand = Demand(accept={"*": ("cozy.fp8-storage@1",)})
+        satisfies(inspect(pipeline, "transformer"), derive_execution_lanes(), demand)
+    said = caught.value.violations[0].remedy
+    command = re.search(r"`tensorhub (produce) SRC DST (--contract \S+ --component \S+)`", said)
+    assert command is not None, said
+    done = tensorhub("produce", pipeline, tmp_path / "made", *command[2].split())
+    assert done.code == 0, done.err
+    assert inspect(tmp_path / "made", "transformer").require().contract == "cozy.fp8-storage@1"

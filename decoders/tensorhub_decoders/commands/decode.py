@@ -9,7 +9,7 @@ import click
 from tensorhub_contracts.commands.outputs import Output, chosen_outputs, output_option
 from tensorhub_contracts.errors import Refusal
 from tensorhub_decoders.commands.report import announce, make_report, report_refusal, write_report
-from tensorhub_decoders.commands.surroundings import carry_out, inspect_source, require_torch
+from tensorhub_decoders.commands.surroundings import carry_out, component_option, inspect_source, require_torch
 from tensorhub_decoders.densifying import DENSE, decode, plan_decoding
 
 
@@ -18,13 +18,16 @@ from tensorhub_decoders.densifying import DENSE, decode, plan_decoding
 @click.argument("destination", metavar="DST", type=click.Path(path_type=Path))
 @click.option("--dtype", required=True, type=click.Choice(tuple(DENSE)), help="What the matrices of DST are to be.")
 @click.option("--allow-nan", is_flag=True, help="Keep NaN that the weights of SRC hold. Without it, they are refused.")
+@component_option("Decode")
 @output_option(("text", "json"))
-def command(source: Path, destination: Path, dtype: str, allow_nan: bool, outputs: tuple[Output, ...]) -> None:
+def command(source: Path, destination: Path, dtype: str, allow_nan: bool, component: str, outputs: tuple[Output, ...]) -> None:
     """Decode the FP8 checkpoint SRC, and write it to the new folder DST as a dense one.
 
     SRC is in hf.fp8-blockwise@1, cozy.fp8-rowwise@1 or cozy.fp8-storage@1. Each weight is compared, bit for bit, with what
     the reference dequant of its contract gives before it is written. Vectors and scalars keep their dtype; a dense matrix
     of another dtype is cast, because a dense contract has one. The quantization declaration is removed.
+
+    Of a pipeline, one component is converted, and DST is the pipeline with copies of the others.
 
     DST is written as DST.partial, and renamed when all of it is proved. The same command goes on where a killed one
     stopped, and the result is the same. Exits with 0, with 1 if SRC or its values are refused or DST is there, with 2
@@ -33,7 +36,7 @@ def command(source: Path, destination: Path, dtype: str, allow_nan: bool, output
     outputs = chosen_outputs(outputs)
     require_torch("decode")
     try:
-        inspected = inspect_source(source)
+        inspected = inspect_source(source, component)
         decoding = plan_decoding(inspected, dtype, allow_nan=allow_nan)
         announce(f"casting to {dtype}, as the units are,", decoding.plan.steps("cast"))
         decoded = carry_out("decoding", lambda progress: decode(inspected, decoding, destination, progress))

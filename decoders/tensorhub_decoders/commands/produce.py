@@ -10,7 +10,7 @@ from tensorhub_contracts.commands.outputs import Output, chosen_outputs, output_
 from tensorhub_contracts.errors import Refusal
 from tensorhub_contracts.reports.printable import printable
 from tensorhub_decoders.commands.report import announce, make_report, report_refusal, write_report
-from tensorhub_decoders.commands.surroundings import carry_out, inspect_source, require_torch
+from tensorhub_decoders.commands.surroundings import carry_out, component_option, inspect_source, require_torch
 from tensorhub_decoders.producing import PRODUCED, plan_production, produce
 from tensorhub_decoders.quantization_choice import vocabulary_matrices
 
@@ -23,15 +23,24 @@ from tensorhub_decoders.quantization_choice import vocabulary_matrices
     "--skip", multiple=True, metavar="PATTERN", help="Leave the matrices dense whose names match, as in '*embed*'. May be repeated."
 )
 @click.option("--only", multiple=True, metavar="PATTERN", help="Quantize no matrix but those whose names match. May be repeated.")
+@component_option("Quantize")
 @output_option(("text", "json"))
 def command(
-    source: Path, destination: Path, contract: str, skip: tuple[str, ...], only: tuple[str, ...], outputs: tuple[Output, ...]
+    source: Path,
+    destination: Path,
+    contract: str,
+    skip: tuple[str, ...],
+    only: tuple[str, ...],
+    component: str,
+    outputs: tuple[Output, ...],
 ) -> None:
     """Quantize the dense checkpoint SRC, and write it to the new folder DST.
 
     Every matrix *.weight is quantized, and for hf.fp8-blockwise@1 every stack of experts, but for what --skip and --only
     leave out: nothing is left dense by default, not even an embedding. A checkpoint that is in the contract already keeps
     its units byte for byte, and --only says what else is quantized.
+
+    Of a pipeline, one component is converted, and DST is the pipeline with copies of the others.
 
     DST is written as DST.partial, and renamed when all of it is proved. The same command goes on where a killed one
     stopped, and the result is the same. Exits with 0, with 1 if SRC or its values are refused or DST is there, with 2
@@ -40,7 +49,7 @@ def command(
     outputs = chosen_outputs(outputs)
     require_torch("produce")
     try:
-        inspected = inspect_source(source)
+        inspected = inspect_source(source, component)
         production = plan_production(inspected, contract, skip, only)
         announce("quantizing", production.plan.steps("quantize"))
         for name in vocabulary_matrices(production.chosen, inspected):

@@ -35,9 +35,13 @@ class File(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What a conversion did: names of the tensors that were changed, counts of the others, bytes of all tensors."""
+    """What a conversion did: names of the tensors that were changed, counts of the others, bytes of all tensors.
+
+    Of a pipeline, all of this is about `component`, but for the components and files that were copied or not.
+    """
 
     source: str
+    component: str
     source_contract: str
     source_headers: str
     destination: str
@@ -53,6 +57,7 @@ class Report(msgspec.Struct, frozen=True):
     bytes_after: int
     shards: int
     shards_resumed: int
+    components_copied: tuple[str, ...]
     files_copied: tuple[str, ...]
     files_not_copied: tuple[File, ...]
 
@@ -65,6 +70,7 @@ def make_report(source: Inspection, plan: ConversionPlan, converted: Converted, 
     names = {action: tuple(step.read["weight"] for step in plan.steps(action)) for action in ("quantize", "decode", "cast", "copy")}
     return Report(
         source=source.path,
+        component=source.component,
         source_contract=str(source.contract),
         source_headers=before.headers_digest,
         destination=destination,
@@ -80,6 +86,7 @@ def make_report(source: Inspection, plan: ConversionPlan, converted: Converted, 
         bytes_after=plan.total_size,
         shards=len(plan.shards),
         shards_resumed=converted.resumed,
+        components_copied=tuple(plan.others),
         files_copied=converted.companions.copied,
         files_not_copied=tuple(File(*each) for each in converted.companions.left),
     )
@@ -117,6 +124,8 @@ def report_refusal(outputs: Iterable[Output], refusal: Refusal) -> None:
 
 def _lines(report: Report) -> Iterator[str]:
     yield click.style(printable(report.destination), bold=True)
+    if report.component:
+        yield printable(f"  component {report.component}")
     yield f"  contract  {click.style(report.contract, fg='green', bold=True)}  {report.digest}"
     yield printable(f"  source    {report.source}, in {report.source_contract}")
     yield f"  headers   {report.headers}"
@@ -128,8 +137,11 @@ def _lines(report: Report) -> Iterator[str]:
     shards = "1 shard" if report.shards == 1 else f"{report.shards:,} shards"
     resumed = f", {report.shards_resumed:,} of them from an earlier run" if report.shards_resumed else ""
     yield f"  bytes     {size_in_words(report.bytes_before)} before, {size_in_words(report.bytes_after)} now, in {shards}{resumed}"
-    if report.files_copied:
-        yield printable(f"  files     {', '.join(report.files_copied)}")
+    if report.components_copied:
+        yield printable(f"  others    {', '.join(report.components_copied)}: components, byte for byte")
+    files = [name for name in report.files_copied if name.partition("/")[0] not in report.components_copied]
+    if files:
+        yield printable(f"  files     {', '.join(files)}")
     for file in report.files_not_copied:
         yield printable(f"  left out  {file.name}: {file.reason}")
 
