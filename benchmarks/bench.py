@@ -144,7 +144,22 @@ def loading(scratch: Path) -> None:
     load_a_checkpoint(scratch)
 
 
-PARTS = {"warm": warm, "cold": cold, "refusal": refusal, "start": start, "upcast": upcast, "loading": loading}
+def resident(scratch: Path) -> None:
+    """One projection with stored weights."""
+    from decoding import project_with_stored_weights
+
+    project_with_stored_weights()
+
+
+PARTS = {
+    "warm": warm,
+    "cold": cold,
+    "refusal": refusal,
+    "start": start,
+    "upcast": upcast,
+    "loading": loading,
+    "resident": resident,
+}
 
 
 def main() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import torch
 from interleaved import measure, table
+from tensorhub_decoders.resident_linear import BlockFp8Linear
 from tensorhub_decoders.upcast_strips import upcast_block_scaled
+from torch.nn import functional
 from trees import write_llama
 
 from tensorhub_contracts import load
@@ -25,10 +26,10 @@ def dequantize_one_weight() -> None:
             weight, scale, out = _weight(rows, columns)
             candidates: dict[str, Callable[[], object]] = {
                 "transformers' Fp8Dequantize": _threads(threads, lambda w=weight, s=scale: _theirs(w, s)),
-                "upcast": _ours(threads, weight, scale, lambda o=out: o),
+                "upcast": _threads(threads, lambda w=weight, s=scale, o=out: upcast_block_scaled(w, s, o)),
             }
             rounds = 5 if rows * columns < 1 << 25 else 3
-            found = measure(candidates, base="transformers' Fp8Dequantize", rounds=rounds)
+            found = measure(candidates, base="transformers' Fp8Dequantize", rounds=rounds, megabytes=1536)
             print(table(f"Block FP8 to BF16, {rows} x {columns}, {threads} thread{'s' * (threads > 1)}", found, {"upcast": goal}))
     weight, scale, out = _weight(4096, 4096)
     stored = weight.view(torch.uint8)
@@ -36,7 +37,7 @@ def dequantize_one_weight() -> None:
     for make, name, goal in ((fresh[1], "warm", 4.0), (fresh[0], "into fresh pages", 1.3)):
         candidates = {
             "widening copy": _threads(1, lambda make=make: make().view(torch.int16).copy_(stored)),
-            "upcast": _ours(1, weight, scale, make),
+            "upcast": _threads(1, lambda make=make: upcast_block_scaled(weight, scale, make())),
         }
         print(
             table(
@@ -45,6 +46,29 @@ def dequantize_one_weight() -> None:
                 {"upcast": goal},
             )
         )
+
+
+def project_with_stored_weights() -> None:
+    """A projection whose weight stays FP8 against one that was upcast ahead of time, by rows of activations; time and bytes."""
+    print("### A projection with the stored bytes (`resident=True`) beside one upcast ahead to BF16\n")
+    print("| out x in | threads | rows of x | ahead, ms | stored, ms | ratio | goal | bytes of the weight, ratio |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|")
+    for size in (4096, 5120):
+        weight, scale, ahead = _weight(size, size)
+        linear = BlockFp8Linear(weight, scale, activation_bits=16)
+        upcast_block_scaled(weight, scale, ahead)
+        for threads in (1, 2):
+            for rows, goal in ((1, 4.8), (16, 3.8), (256, 1.5)):
+                x = torch.randn(rows, size).to(torch.bfloat16)
+                candidates: dict[str, Callable[[], object]] = {
+                    "ahead": _threads(threads, lambda x=x, w=ahead: functional.linear(x, w)),
+                    "stored": _threads(threads, lambda x=x, m=linear: m(x)),
+                }
+                one, other = measure(candidates, base="ahead", rounds=9)
+                met = f"≤ {goal}" + ("" if other.ratio <= goal else " **missed**")
+                times = f"{one.milliseconds:,.1f} | {other.milliseconds:,.1f} | {other.ratio:.3g} | {met}"
+                print(f"| {size} x {size} | {threads} | {rows} | {times} | {linear.nbytes / ahead.nbytes:.3f} |")
+    print()
 
 
 def load_a_checkpoint(scratch: Path) -> None:
@@ -56,7 +80,7 @@ def load_a_checkpoint(scratch: Path) -> None:
             "from_pretrained, dequantize": _threads(threads, lambda: _from_pretrained(folder)),
             "load": _on_cores(threads, lambda: load(folder, dtype="BF16", resident=False)),
         }
-        found = measure(candidates, base="from_pretrained, dequantize", rounds=3)
+        found = measure(candidates, base="from_pretrained, dequantize", rounds=3, megabytes=6144)
         print(table(f"1.8 GB of block FP8 to BF16 in memory, {threads} thread{'s' * (threads > 1)}", found, {"load": goal}))
 
 
@@ -84,28 +108,6 @@ def _on_cores(count: int, work: Callable[[], object]) -> Callable[[], object]:
     def run() -> object:
         os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[:count]))
         return work()
-
-    return run
-
-
-def _ours(count: int, weight: torch.Tensor, scale: torch.Tensor, room: Callable[[], torch.Tensor]) -> Callable[[], object]:
-    """Upcast with one Python thread a core, each with one torch thread and its part of the rows."""
-    pools: list[ThreadPoolExecutor] = []
-    step = -(-weight.shape[0] // (128 * count)) * 128
-
-    def run() -> object:
-        torch.set_num_threads(1)
-        out = room()
-        if count == 1:
-            return upcast_block_scaled(weight, scale, out)
-        if not pools:
-            pools.append(ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(1,)))
-
-        def part(begin: int) -> object:
-            end = min(begin + step, weight.shape[0])
-            return upcast_block_scaled(weight[begin:end], scale, out[begin:end], first_row=begin)
-
-        return list(pools[0].map(part, range(0, weight.shape[0], step)))
 
     return run
 

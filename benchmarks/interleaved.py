@@ -28,8 +28,12 @@ def measure(
     rounds: int = 7,
     warm_up: int = 1,
     prepare: Callable[[], None] = lambda: None,
+    megabytes: int = 384,
 ) -> list[Row]:
-    """Time each candidate `rounds` times, interleaved; `prepare` runs before each and is not timed."""
+    """Time each candidate `rounds` times, interleaved; `prepare` runs before each and is not timed.
+
+    `megabytes` are touched before each sample (`prime_memory`): at least what a candidate takes afresh.
+    """
     names = list(candidates)
     workers = {name: _Worker(candidate) for name, candidate in candidates.items()}
     seconds: dict[str, list[float]] = {name: [] for name in names}
@@ -37,7 +41,7 @@ def measure(
         start = number % len(names)
         for name in names[start:] + names[:start]:
             prepare()
-            prime_memory()
+            prime_memory(megabytes)
             elapsed = workers[name].run()
             if number >= 0:
                 seconds[name].append(elapsed)
@@ -88,13 +92,13 @@ def _serve(candidate: Callable[[], object], connection: Connection) -> None:
         del kept  # freeing what was read is not part of reading it, for any candidate
 
 
-def prime_memory(megabytes: int = 384) -> None:
+def prime_memory(megabytes: int) -> None:
     """Touch memory in another process before each sample.
 
     A virtual machine that gives unused memory back to its host pays for it at the next touch, sometimes seconds; which
     candidate pays would be chance. Afterwards the kernel has that much memory at hand for whoever is next.
     """
-    touch = f"import mmap; m = mmap.mmap(-1, {megabytes} << 20); [m.__setitem__(at, 1) for at in range(0, len(m), 4096)]"
+    touch = f"import mmap; m = mmap.mmap(-1, {megabytes} << 20); m.madvise(mmap.MADV_HUGEPAGE); [m.__setitem__(at, 1) for at in range(0, len(m), 4096)]"
     subprocess.run([sys.executable, "-S", "-c", touch], check=True)
 
 

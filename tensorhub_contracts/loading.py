@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -63,38 +64,48 @@ def load(
     contract: str | None = None,
     lane: str | None = None,
     device: str = "cpu",
+    sm: int | None = None,
 ) -> LoadedWeights:
     """Load the weights of a checkpoint through the decoder that the verdict names.
 
     `dtype` is what quantized weights become: BF16 or F16 in a lane of 16-bit activations, F32 in one of 32. `resident`
-    asks for weights that stay in their stored form; this release upcasts ahead of time, so that True is refused.
+    asks for weights that stay in their stored form: each comes as the module that computes with it. A decoder that only
+    decodes ahead of time is refused with True, and one that knows no other device with any but the CPU.
     With `contract`, exactly that one is accepted. `lane` is a family, a body or a lane; without it the best one is taken,
-    and the report says which were passed over. A `dtype` that the lane does not have is refused. Raises `Refusal` with
+    and the report says which were passed over. `device` is where weights go, by the name that the decoder knows, and `sm`
+    its compute capability (90 is 9.0; `tensorhub_decoders.devices.compute_capability` asks torch): without it, only lanes
+    without a floor run. A `dtype` that the lane does not have is refused. Raises `Refusal` with
     everything that is wrong; a decoder's own errors propagate, and nothing falls back to another lane.
     """
-    _require_supported(source, resident=resident, device=device)
     inspection = inspect(source, component, contract=contract).require()
-    demand = Demand(lanes={} if lane is None else {EVERY_COMPONENT: lane})
+    demand = Demand(lanes={} if lane is None else {EVERY_COMPONENT: lane}, sm=sm)
     (verdict,) = satisfies(inspection, derive_execution_lanes(), demand).components
+    function = _claim(verdict).function
+    asked = _understood(function, verdict, resident=resident, device=device)
     weights: dict[str, Any] = {}
     computed: dict[str, list[str]] = {}
-    for name, tensor, compute_path in _claim(verdict).function(inspection, lane=verdict.lane, dtype=dtype):
+    for name, tensor, compute_path in function(inspection, lane=verdict.lane, dtype=dtype, **asked):
         weights[name] = tensor
-        if compute_path:
-            computed.setdefault(compute_path, []).append(name)
-    return LoadedWeights(weights, _report(inspection, verdict, weights, computed, lane or "", device, dtype))
+        for path in (compute_path,) if isinstance(compute_path, str) else compute_path:
+            if path:
+                computed.setdefault(path, []).append(name)
+    return LoadedWeights(weights, _report(inspection, verdict, weights, computed, lane or "", device, dtype, resident))
 
 
-def _require_supported(source: str | Path, *, resident: bool, device: str) -> None:
+def _understood(function: Callable[..., Any], verdict: ComponentVerdict, *, resident: bool, device: str) -> dict[str, Any]:
+    """Return what a decoder is told beyond lane and dtype. Raises `Refusal` if it has no word for what is asked."""
+    parameters = signature(function).parameters
     violations = []
-    if resident:
+    if resident and "resident" not in parameters:
+        found = "one that decodes ahead of time"
         remedy = "Ask for resident=False: weights are upcast ahead of time, and take the memory of their dtype."
-        violations.append(Violation("load-unsupported", str(source), "resident=False in this release", "resident=True", remedy))
-    if device != "cpu":
+        violations.append(Violation("load-unsupported", verdict.decoder, "a decoder that takes `resident`", found, remedy))
+    if device != "cpu" and "device" not in parameters:
         remedy = "Load on the CPU and move the tensors."
-        violations.append(Violation("load-unsupported", str(source), "device='cpu' in this release", f"device={device!r}", remedy))
+        violations.append(Violation("load-unsupported", verdict.decoder, "a decoder that takes `device`", f"device={device!r}", remedy))
     if violations:
-        raise Refusal(violations)
+        raise Refusal(violations, nearest=verdict.contract)
+    return {name: value for name, value in (("resident", resident), ("device", device)) if name in parameters}
 
 
 def _claim(verdict: ComponentVerdict) -> Claim:
@@ -115,6 +126,7 @@ def _report(
     lane_asked: str,
     device: str,
     dtype: str,
+    resident: bool,
 ) -> LoadReport:
     assert inspection.checkpoint is not None  # a proved contract has one
     return LoadReport(
@@ -131,7 +143,7 @@ def _report(
         rejected=verdict.rejected,
         device=device,
         dtype=dtype,
-        resident=False,
+        resident=resident,
         compute_paths={path: tuple(names) for path, names in computed.items()},
         stored_bytes=inspection.checkpoint.payload_bytes,
         resident_bytes=sum(int(tensor.nbytes) for tensor in weights.values()),

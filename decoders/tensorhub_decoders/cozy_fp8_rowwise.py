@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorhub_contracts import DecodedTensor, Inspection, hookimpl, implements_contract
-from tensorhub_decoders.decoding import lane_dtype, require_contract
+from tensorhub_decoders.decoding import lane_dtype, on_device, require_contract, require_resident
 
 if TYPE_CHECKING:
     import torch
@@ -19,14 +19,20 @@ TENSORHUB_PLUGIN_API: Final = 1
     serves=("fp8-w8a16", "fp8-w8a32"),
     composes_lora=False,
     requires=("torch",),
-    why="Cozy's FP8 checkpoints are in this layout. Weights are upcast ahead of time, exactly, on any device.",
+    why="Cozy's FP8 checkpoints are in this layout. Weights are upcast exactly, ahead of time or inside the projection.",
 )
-def decode_cozy_fp8_rowwise(inspection: Inspection, *, lane: str, dtype: str) -> Iterator[DecodedTensor]:
+def decode_cozy_fp8_rowwise(
+    inspection: Inspection, *, lane: str, dtype: str, resident: bool = False, device: str = "cpu"
+) -> Iterator[DecodedTensor]:
     """Yield every tensor of a proved checkpoint by its name: weights upcast to `dtype`, the rest as it is stored.
 
-    Upcast weights are what `reference_dequants.dequantize_row_scaled` gives, bit for bit. Raises `Refusal` for another
-    contract (`contract-mismatch`) and for a dtype that the lane does not have (`lane-dtype`).
+    Upcast weights are what `reference_dequants.dequantize_row_scaled` gives, bit for bit. With `resident`, weights stay as
+    they are stored too: each comes as the module that computes with it (`resident_units.resident_units`). Raises `Refusal`
+    for another contract (`contract-mismatch`) and for a dtype that the lane does not have (`lane-dtype`).
     """
+    require_contract(inspection, "cozy.fp8-rowwise@1")
+    if resident:
+        return _resident(inspection, lane, dtype, device)
     from tensorhub_decoders.streaming import Conversion, Strip, stream
     from tensorhub_decoders.upcast_strips import upcast_row_scaled
 
@@ -34,11 +40,38 @@ def decode_cozy_fp8_rowwise(inspection: Inspection, *, lane: str, dtype: str) ->
         rows = slice(strip.first_row, strip.first_row + strip.stored.shape[0])
         upcast_row_scaled(strip.stored, sidecars["scale"][rows], strip.out)
 
+    return on_device(stream(inspection, Conversion(inspection.unit_tensors, convert, lane_dtype(lane, dtype), "cpu.upcast")), device)
+
+
+@implements_contract(
+    contract="cozy.fp8-rowwise@1",
+    serves=("fp8-w8a8-dynamic",),
+    composes_lora=False,
+    requires=("torch", "cuda.core"),
+    why="Matrix units of a GPU multiply FP8: activations are quantized as they come, weights stay as they are stored.",
+)
+def decode_cozy_fp8_rowwise_w8a8(
+    inspection: Inspection, *, lane: str, dtype: str, resident: bool, device: str
+) -> Iterator[DecodedTensor]:
+    """Yield every tensor of a proved checkpoint by its name, weights as modules that quantize their activations.
+
+    Only on a CUDA device, and only `resident`. Raises `Refusal` as `decode_cozy_fp8_rowwise` does, and for what no kernel
+    computes here (`kernel-unavailable`).
+    """
     require_contract(inspection, "cozy.fp8-rowwise@1")
-    return stream(inspection, Conversion(inspection.unit_tensors, convert, lane_dtype(lane, dtype), "cpu.upcast"))
+    require_resident("decode_cozy_fp8_rowwise_w8a8", resident)
+    return _resident(inspection, lane, dtype, device)
+
+
+def _resident(inspection: Inspection, lane: str, dtype: str, device: str) -> Iterator[DecodedTensor]:
+    from tensorhub_decoders.resident_linear import RowFp8Linear
+    from tensorhub_decoders.resident_units import resident_units
+    from tensorhub_decoders.resident_weight import RowStoredWeight
+
+    return resident_units(inspection, RowFp8Linear, RowStoredWeight, lane=lane, dtype=dtype, device=device)
 
 
 @hookimpl
 def provide_decoders() -> tuple[Callable[..., Any], ...]:
-    """The decoder of this module."""
-    return (decode_cozy_fp8_rowwise,)
+    """The decoders of this module."""
+    return (decode_cozy_fp8_rowwise, decode_cozy_fp8_rowwise_w8a8)

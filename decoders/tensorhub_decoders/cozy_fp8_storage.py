@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorhub_contracts import DecodedTensor, Inspection, hookimpl, implements_contract
-from tensorhub_decoders.decoding import lane_dtype, require_contract
+from tensorhub_decoders.decoding import lane_dtype, on_device, require_contract
 
 if TYPE_CHECKING:
     import torch
@@ -21,7 +21,7 @@ TENSORHUB_PLUGIN_API: Final = 1
     requires=("torch",),
     why="Cozy's storage checkpoints keep FP8 values as they are. Weights are upcast ahead of time, exactly, on any device.",
 )
-def decode_cozy_fp8_storage(inspection: Inspection, *, lane: str, dtype: str) -> Iterator[DecodedTensor]:
+def decode_cozy_fp8_storage(inspection: Inspection, *, lane: str, dtype: str, device: str = "cpu") -> Iterator[DecodedTensor]:
     """Yield every tensor of a proved checkpoint by its name: weights upcast to `dtype`, the rest as it is stored.
 
     Upcast weights are what `reference_dequants.dequantize_unscaled` gives, bit for bit. Raises `Refusal` for another
@@ -34,7 +34,7 @@ def decode_cozy_fp8_storage(inspection: Inspection, *, lane: str, dtype: str) ->
         upcast_unscaled(strip.stored, strip.out)
 
     require_contract(inspection, "cozy.fp8-storage@1")
-    return stream(inspection, Conversion(inspection.unit_tensors, convert, lane_dtype(lane, dtype), "cpu.upcast"))
+    return on_device(stream(inspection, Conversion(inspection.unit_tensors, convert, lane_dtype(lane, dtype), "cpu.upcast")), device)
 
 
 @hookimpl

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 from tensorhub_contracts import DecodedTensor, Inspection, Refusal, Violation
 from tensorhub_contracts.lane_names import parse_lane
+from tensorhub_decoders.devices import usable_device
 from tensorhub_decoders.reading import TensorReader, stored_names, torch_dtype
 
 if TYPE_CHECKING:
@@ -15,8 +17,8 @@ if TYPE_CHECKING:
 #: Decodes one unit: its tensors by role, and the dtype of the result.
 Dequantize = Callable[[Mapping[str, "torch.Tensor"], "torch.dtype"], "torch.Tensor"]
 
-#: What decoded weights may be, by the bits of the activations that they meet.
-_DTYPES: Final = {"16": ("BF16", "F16"), "32": ("F32",)}
+#: What decoded weights, and activations before they are quantized, may be, by the bits of the activations.
+_DTYPES: Final = {"8": ("BF16",), "16": ("BF16", "F16"), "32": ("F32",)}
 
 
 def decode_units(
@@ -41,12 +43,33 @@ def decode_units(
                 yield DecodedTensor(name, reader.read(name), "")
 
 
+def on_device(decoded: Generator[DecodedTensor], device: str) -> Iterator[DecodedTensor]:
+    """Return decoded tensors one after the other on a device; raises `Refusal` (`load-unsupported`) if there is none, at once."""
+    place = usable_device(device)
+    return decoded if place.type == "cpu" else _moved(decoded, place)
+
+
+def _moved(decoded: Generator[DecodedTensor], place: torch.device) -> Iterator[DecodedTensor]:
+    with closing(decoded):  # who stops early closes files at once
+        for name, tensor, compute_path in decoded:
+            yield DecodedTensor(name, tensor.to(place), compute_path)
+
+
 def require_contract(inspection: Inspection, *contracts: str) -> None:
     """Raise `Refusal` unless an inspection proved one of these contracts."""
     inspection.require()
     if inspection.contract not in contracts:
         remedy = "Decode it with the decoder that the verdict names."
         raise Refusal([Violation("contract-mismatch", inspection.path, " or ".join(contracts), str(inspection.contract), remedy)])
+
+
+def require_resident(decoder: str, resident: bool) -> None:
+    """Raise `Refusal` (`load-unsupported`) unless weights are to stay as they are stored."""
+    if not resident:
+        remedy = "Ask for resident=True, or for a lane of 16 or 32 bits."
+        raise Refusal(
+            [Violation("load-unsupported", decoder, "resident=True: its kernels multiply the stored codes", "resident=False", remedy)]
+        )
 
 
 def lane_dtype(lane: str, dtype: str) -> torch.dtype:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorhub_contracts import DecodedTensor, Inspection, hookimpl, implements_contract
-from tensorhub_decoders.decoding import lane_dtype, require_contract
+from tensorhub_decoders.decoding import lane_dtype, on_device, require_contract, require_resident
 
 if TYPE_CHECKING:
     import torch
@@ -19,14 +19,20 @@ TENSORHUB_PLUGIN_API: Final = 1
     serves=("fp8-w8a16", "fp8-w8a32"),
     composes_lora=False,
     requires=("torch",),
-    why="FP8 releases of DeepSeek and Qwen are in this layout. Weights are upcast ahead of time, exactly, on any device.",
+    why="FP8 releases of DeepSeek and Qwen are in this layout. Weights are upcast exactly, ahead of time or inside the projection.",
 )
-def decode_hf_fp8_blockwise(inspection: Inspection, *, lane: str, dtype: str) -> Iterator[DecodedTensor]:
+def decode_hf_fp8_blockwise(
+    inspection: Inspection, *, lane: str, dtype: str, resident: bool = False, device: str = "cpu"
+) -> Iterator[DecodedTensor]:
     """Yield every tensor of a proved checkpoint by its name: weights upcast to `dtype`, the rest as it is stored.
 
-    Upcast weights are what `reference_dequants.dequantize_block_scaled` gives, bit for bit. Raises `Refusal` for another
-    contract (`contract-mismatch`) and for a dtype that the lane does not have (`lane-dtype`).
+    Upcast weights are what `reference_dequants.dequantize_block_scaled` gives, bit for bit. With `resident`, weights stay as
+    they are stored too: each comes as the module that computes with it (`resident_units.resident_units`). Raises `Refusal`
+    for another contract (`contract-mismatch`) and for a dtype that the lane does not have (`lane-dtype`).
     """
+    require_contract(inspection, "hf.fp8-blockwise@1")
+    if resident:
+        return _resident(inspection, lane, dtype, device)
     from tensorhub_decoders.streaming import Conversion, Strip, stream
     from tensorhub_decoders.upcast_strips import upcast_block_scaled
 
@@ -34,11 +40,40 @@ def decode_hf_fp8_blockwise(inspection: Inspection, *, lane: str, dtype: str) ->
         scale = sidecars["scale"] if sidecars["scale"].dim() == 2 else sidecars["scale"][strip.matrix]
         upcast_block_scaled(strip.stored, scale, strip.out, first_row=strip.first_row)
 
+    return on_device(
+        stream(inspection, Conversion(inspection.unit_tensors, convert, lane_dtype(lane, dtype), "cpu.upcast", stacked=True)), device
+    )
+
+
+@implements_contract(
+    contract="hf.fp8-blockwise@1",
+    serves=("fp8-w8a8-dynamic",),
+    composes_lora=False,
+    requires=("torch", "cuda.core"),
+    why="Matrix units of a GPU multiply FP8: activations are quantized as they come, weights stay as they are stored.",
+)
+def decode_hf_fp8_blockwise_w8a8(
+    inspection: Inspection, *, lane: str, dtype: str, resident: bool, device: str
+) -> Iterator[DecodedTensor]:
+    """Yield every tensor of a proved checkpoint by its name, weights as modules that quantize their activations.
+
+    Only on a CUDA device, and only `resident`. Raises `Refusal` as `decode_hf_fp8_blockwise` does, and for what no kernel
+    computes here (`kernel-unavailable`).
+    """
     require_contract(inspection, "hf.fp8-blockwise@1")
-    return stream(inspection, Conversion(inspection.unit_tensors, convert, lane_dtype(lane, dtype), "cpu.upcast", stacked=True))
+    require_resident("decode_hf_fp8_blockwise_w8a8", resident)
+    return _resident(inspection, lane, dtype, device)
+
+
+def _resident(inspection: Inspection, lane: str, dtype: str, device: str) -> Iterator[DecodedTensor]:
+    from tensorhub_decoders.resident_linear import BlockFp8Linear
+    from tensorhub_decoders.resident_units import resident_units
+    from tensorhub_decoders.resident_weight import BlockStoredWeight
+
+    return resident_units(inspection, BlockFp8Linear, BlockStoredWeight, lane=lane, dtype=dtype, device=device)
 
 
 @hookimpl
 def provide_decoders() -> tuple[Callable[..., Any], ...]:
-    """The decoder of this module."""
-    return (decode_hf_fp8_blockwise,)
+    """The decoders of this module."""
+    return (decode_hf_fp8_blockwise, decode_hf_fp8_blockwise_w8a8)

@@ -1,21 +1,91 @@
-"""Linear modules whose weights stay the bytes of the checkpoint: upcast strip by strip inside the projection, on the CPU."""
+"""Modules whose weights stay the bytes of the checkpoint: a linear projection, and a stack of experts."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Self
 
 import torch
-from torch.nn import functional
 
-from tensorhub_decoders.upcast_strips import BLOCK, STRIP_ELEMENTS, require_grid, upcast_block_scaled, upcast_row_scaled
-
-#: The dtypes of activations, by the bits that a lane's name gives them.
-ACTIVATIONS = {16: (torch.bfloat16, torch.float16), 32: (torch.float32,)}
+from tensorhub_decoders.resident_operand import ACTIVATIONS, project
+from tensorhub_decoders.resident_weight import BlockStoredWeight, RowStoredWeight, StoredWeight, require_values
 
 
-class ResidentLinear(torch.nn.Module):
+class ResidentModule(torch.nn.Module):
+    """Holds stored weights where no cast reaches them: a move to another device moves them, and the state dict has them as stored.
+
+    The state dict has the names and dtypes of the checkpoint. A state of other dtypes or shapes is an error, and never cast.
+    """
+
+    def __init__(self, activation_bits: int) -> None:
+        super().__init__()
+        if activation_bits not in ACTIVATIONS:
+            raise ValueError(f"activation_bits: {', '.join(map(str, ACTIVATIONS))}, not {activation_bits!r}")
+        self.activation_bits = activation_bits
+
+    def stored_weights(self) -> Iterator[tuple[str, str, StoredWeight]]:
+        """Yield the unit's names of weight and of scale, relative to the module, and the unit."""
+        raise NotImplementedError
+
+    def replace_stored(self, units: Sequence[StoredWeight]) -> None:
+        """Take other units in place of the present ones, in the order of `stored_weights`."""
+        raise NotImplementedError
+
+    @property
+    def shape(self) -> torch.Size:
+        """That of the matrix, or of the stack of matrices."""
+        raise NotImplementedError
+
+    @property
+    def nbytes(self) -> int:
+        """What codes and scales take in memory."""
+        return sum(unit.nbytes for _, _, unit in self.stored_weights())
+
+    def _stored_names(self, prefix: str) -> Iterator[tuple[str, str, StoredWeight]]:
+        """Yield the names that a state dict has for weights and scales, and the units."""
+        for weight, scale, unit in self.stored_weights():
+            yield prefix + weight, prefix + scale, unit
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Self:
+        """Apply a cast or a move to parameters, and of a move also to weights and scales."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # torch does not annotate it
+        units = [unit for _, _, unit in self.stored_weights()]
+        # Bytes show where a function moves tensors to, and no cast to a floating-point dtype changes them.
+        device = fn(torch.empty(0, dtype=torch.uint8, device=units[0].weight.device)).device
+        self.replace_stored([unit.to(device) for unit in units])
+        return self
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        for weight, scale, unit in self._stored_names(prefix):
+            destination[weight] = unit.weight
+            destination[scale] = unit.scale
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        """Take weights and scales only as they must be: another dtype or shape is an error, and nothing is cast."""
+        errors: list[str] = rest[-1]
+        missing: list[str] = rest[-3]
+        units: list[StoredWeight] = []
+        for (weight, scale, unit), names in zip(self.stored_weights(), self._stored_names(prefix), strict=True):
+            found = []
+            for own_name, name, held in ((weight, names[0], unit.weight), (scale, names[1], unit.scale)):
+                given = state_dict.pop(prefix + own_name, None)
+                if given is None:
+                    missing.append(name)
+                elif given.dtype != held.dtype or given.shape != held.shape:
+                    wanted = f"{held.dtype} {tuple(held.shape)}"
+                    errors.append(f"{name}: expected {wanted}, found {given.dtype} {tuple(given.shape)}")
+                else:
+                    found.append(given.detach().clone())
+            if len(found) == 2:
+                require_values(*found)
+                unit = unit.with_tensors(*found)
+            units.append(unit)
+        self.replace_stored(units)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+class ResidentLinear(ResidentModule):
     """`y = x W^T + b` with W in FP8 and its scale beside it, as they are stored.
 
     `weight` is float8_e4m3fn `[out, in]`, `bias` `[out]` or None. `activation_bits` is that of the lane: 16 takes BF16 or F16
@@ -23,21 +93,31 @@ class ResidentLinear(torch.nn.Module):
     `.bfloat16()`); a move to another device moves both. The state dict has the names and dtypes of the checkpoint.
     """
 
-    #: What follows `weight` in the name of the scale.
-    scale_name: ClassVar[str]
-
-    def __init__(self, weight: torch.Tensor, scale: torch.Tensor, bias: torch.Tensor | None = None, *, activation_bits: int) -> None:
-        super().__init__()
-        if weight.dtype is not torch.float8_e4m3fn or weight.dim() != 2:
-            raise ValueError(f"weight: float8_e4m3fn of two dimensions, not {weight.dtype} {tuple(weight.shape)}")
-        if activation_bits not in ACTIVATIONS:
-            raise ValueError(f"activation_bits: 16 or 32, not {activation_bits!r}")
-        self.out_features, self.in_features = weight.shape
-        self.activation_bits = activation_bits
-        require_values(weight, scale)
-        self.stored = _Stored(weight, scale)
-        self.bias = None if bias is None else torch.nn.Parameter(bias, requires_grad=False)
+    def __init__(self, stored: StoredWeight, bias: torch.Tensor | None, activation_bits: int) -> None:
+        super().__init__(activation_bits)
+        if stored.weight.dim() != 2:
+            raise ValueError(f"weight: two dimensions, not {tuple(stored.weight.shape)}")
+        self.out_features, self.in_features = stored.weight.shape
+        self.stored = stored
+        self.bias: torch.nn.Parameter | None
+        self.set_bias(bias)
         self.eval()
+
+    @classmethod
+    def from_stored(cls, stored: StoredWeight, activation_bits: int) -> Self:
+        """Return a module without a bias for a unit whose values are judged."""
+        module = cls.__new__(cls)
+        ResidentLinear.__init__(module, stored, None, activation_bits)
+        return module
+
+    def set_bias(self, bias: torch.Tensor | None) -> None:
+        """Take a bias `[out]`, or none."""
+        self.register_parameter("bias", None if bias is None else torch.nn.Parameter(bias, requires_grad=False))
+
+    @property
+    def shape(self) -> torch.Size:
+        """[out, in]."""
+        return self.stored.weight.shape
 
     @property
     def weight(self) -> torch.Tensor:
@@ -49,61 +129,21 @@ class ResidentLinear(torch.nn.Module):
         """The stored scale."""
         return self.stored.scale
 
-    def upcast(self, begin: int, end: int, out: torch.Tensor) -> torch.Tensor:
-        """Write rows of the weight to `out`, as the reference dequant means them."""
-        raise NotImplementedError
+    def stored_weights(self) -> Iterator[tuple[str, str, StoredWeight]]:
+        """Yield the one unit."""
+        yield "weight", self.stored.scale_name, self.stored
+
+    def replace_stored(self, units: Sequence[StoredWeight]) -> None:
+        """Take another unit."""
+        (self.stored,) = units
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return `x W^T + b` in the dtype of `x`, `[..., in]`; raises ValueError for a dtype that the lane does not have.
-
-        Each strip of rows is multiplied as `torch.nn.functional.linear` multiplies: an output element is one sum over
-        all of `in`, in the order of that function for as many rows as a strip has.
-        """
-        if x.dtype not in ACTIVATIONS[self.activation_bits]:
-            raise ValueError(f"activations of {self.activation_bits} bits are asked for, not {x.dtype}")
-        flat = x.reshape(-1, self.in_features)
-        y = torch.empty(flat.shape[0], self.out_features, dtype=x.dtype)
-        for begin, end in row_strips(self.out_features, self.in_features):
-            rows = self.upcast(begin, end, _scratch.rows(end - begin, self.in_features, x.dtype))
-            y[:, begin:end] = functional.linear(flat, rows, None if self.bias is None else self.bias[begin:end].to(x.dtype))
-        return y.view(*x.shape[:-1], self.out_features)
+        """Return `x W^T + b` in the dtype of `x`, `[..., in]`; raises ValueError for a dtype that the lane does not have."""
+        return project(x, (self.stored,), self.bias, self.activation_bits)
 
     def extra_repr(self) -> str:
         """What `print(model)` shows."""
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}, fp8"
-
-    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Self:
-        """Apply a cast or a move to the bias, and of a move also to weight and scale."""
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # torch does not annotate it
-        # Bytes show where a function moves tensors to, and no cast to a floating-point dtype changes them.
-        device = fn(torch.empty(0, dtype=torch.uint8, device=self.weight.device)).device
-        self.stored = _Stored(self.weight.to(device), self.scale.to(device))
-        return self
-
-    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
-        super()._save_to_state_dict(destination, prefix, keep_vars)
-        destination[f"{prefix}weight"] = self.weight
-        destination[f"{prefix}{self.scale_name}"] = self.scale
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        """Take weight and scale only as they must be: another dtype or shape is an error, and nothing is cast."""
-        errors: list[str] = rest[-1]
-        missing: list[str] = rest[-3]
-        found = {}
-        for name, held in (("weight", self.weight), (self.scale_name, self.scale)):
-            given = state_dict.pop(f"{prefix}{name}", None)
-            if given is None:
-                missing.append(f"{prefix}{name}")
-            elif given.dtype != held.dtype or given.shape != held.shape:
-                wanted = f"{held.dtype} {tuple(held.shape)}"
-                errors.append(f"{prefix}{name}: expected {wanted}, found {given.dtype} {tuple(given.shape)}")
-            else:
-                found[name] = given
-        if len(found) == 2:
-            weight, scale = (each.detach().clone() for each in found.values())
-            require_values(weight, scale)
-            self.stored = _Stored(weight, scale)
-        super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
 class BlockFp8Linear(ResidentLinear):
@@ -111,8 +151,6 @@ class BlockFp8Linear(ResidentLinear):
 
     A slice of a unit's rows comes with the unit's whole scale grid and says with `first_row` where it begins.
     """
-
-    scale_name = "weight_scale_inv"
 
     def __init__(
         self,
@@ -123,68 +161,15 @@ class BlockFp8Linear(ResidentLinear):
         activation_bits: int,
         first_row: int | None = None,
     ) -> None:
-        super().__init__(weight, scale, bias, activation_bits=activation_bits)
-        self.first_row = first_row
-        require_grid(weight, scale, first_row)
-
-    def upcast(self, begin: int, end: int, out: torch.Tensor) -> torch.Tensor:
-        """Write rows of the weight to `out` (`hf.fp8_blockwise.dequant@1`)."""
-        return upcast_block_scaled(self.weight[begin:end], self.scale, out, first_row=(self.first_row or 0) + begin)
+        stored = BlockStoredWeight(weight, scale, first_row)
+        require_values(weight, scale)
+        super().__init__(stored, bias, activation_bits)
 
 
 class RowFp8Linear(ResidentLinear):
     """`cozy.fp8-rowwise@1`: one scale for each row."""
 
-    scale_name = "weight_scale"
-
     def __init__(self, weight: torch.Tensor, scale: torch.Tensor, bias: torch.Tensor | None = None, *, activation_bits: int) -> None:
-        super().__init__(weight, scale, bias, activation_bits=activation_bits)
-        if scale.shape != weight.shape[:1]:
-            raise ValueError(f"scale {tuple(scale.shape)} for weight {tuple(weight.shape)}: expected {tuple(weight.shape[:1])}")
-
-    def upcast(self, begin: int, end: int, out: torch.Tensor) -> torch.Tensor:
-        """Write rows of the weight to `out` (`cozy.fp8_rowwise.dequant@1`)."""
-        return upcast_row_scaled(self.weight[begin:end], self.scale[begin:end], out)
-
-
-def row_strips(rows: int, columns: int) -> Iterator[tuple[int, int]]:
-    """Yield the rows that are upcast and multiplied at a time: whole block rows, as many as make a strip, and at least one.
-
-    How a sum is ordered depends on how many rows are multiplied at once: a weight of one strip is multiplied as a dense one is.
-    """
-    height = max(1, STRIP_ELEMENTS // max(1, columns * BLOCK)) * BLOCK
-    yield from ((begin, min(begin + height, rows)) for begin in range(0, rows, height))
-
-
-def require_values(weight: torch.Tensor, scale: torch.Tensor) -> None:
-    """Raise ValueError for NaN codes and for scales that are not finite or negative: a resident lane computes with none."""
-    codes = int(((weight.view(torch.uint8) & 0x7F) == 0x7F).sum())
-    wide = scale.to(torch.float32)
-    scales = int((~torch.isfinite(wide) | (wide < 0)).sum())
-    if codes or scales:
-        raise ValueError(f"{codes:,} NaN codes, {scales:,} scales that are negative or not finite")
-
-
-class _Stored:
-    """Weight and scale where no cast of a module reaches them: not parameters, not buffers, and copied with the module."""
-
-    def __init__(self, weight: torch.Tensor, scale: torch.Tensor) -> None:
-        self.weight = weight
-        self.scale = scale
-
-
-class _Scratch(threading.local):
-    """Memory of each thread for one strip of upcast rows."""
-
-    def __init__(self) -> None:
-        self.bytes = torch.empty(0, dtype=torch.uint8)
-
-    def rows(self, rows: int, columns: int, dtype: torch.dtype) -> torch.Tensor:
-        """Return room for so many rows."""
-        size = rows * columns * dtype.itemsize
-        if self.bytes.numel() < size:
-            self.bytes = torch.empty(max(size, STRIP_ELEMENTS * dtype.itemsize), dtype=torch.uint8)
-        return self.bytes[:size].view(dtype).view(rows, columns)
-
-
-_scratch = _Scratch()
+        stored = RowStoredWeight(weight, scale)
+        require_values(weight, scale)
+        super().__init__(stored, bias, activation_bits)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -66,7 +66,7 @@ class _Buffer(threading.local):
 _buffer = _Buffer()
 
 
-def stream(inspection: Inspection, conversion: Conversion, *, workers: int | None = None) -> Iterator[DecodedTensor]:
+def stream(inspection: Inspection, conversion: Conversion, *, workers: int | None = None) -> Generator[DecodedTensor]:
     """Yield every tensor of a checkpoint but the sidecars of units: units converted, the others as they are stored.
 
     Tensors come in the order in which they lie in the shards. Beside the tensors that the caller keeps, memory holds

@@ -12,6 +12,8 @@ from typing import Final
 
 import torch
 
+from tensorhub_decoders.strip_workers import for_each_strip
+
 #: Elements of a strip: its F16 and F32 scratch (6 MB) stays in a second-level cache or close to it.
 STRIP_ELEMENTS: Final = 1 << 20
 
@@ -72,6 +74,24 @@ def upcast_block_scaled(weight: torch.Tensor, scale: torch.Tensor, out: torch.Te
             strip.mul_(scales[block])
 
     return _upcast(weight, spread, out, multiply, strips(weight.shape[0], columns, origin=origin))
+
+
+def upcast_mapped_blocks(weight: torch.Tensor, scale: torch.Tensor, rows: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+    """Write `hf.fp8_blockwise.dequant@1` of a weight whose rows name their rows of the scale grid to `out`, and return it.
+
+    `weight` is float8_e4m3fn `[out, in]`, `scale` F32 `[any, ceil(in / 128)]`, `rows` integers `[out]`: the matrices of a
+    group lie one after the other, each with blocks that begin at its own first row. Raises ValueError for shapes that do not fit.
+    """
+    columns = weight.shape[-1]
+    if weight.dim() != 2 or scale.dim() != 2 or scale.shape[1] != -(-columns // BLOCK) or rows.shape != weight.shape[:1]:
+        raise ValueError(f"scale {tuple(scale.shape)} and rows {tuple(rows.shape)} for weight {tuple(weight.shape)}")
+    _require_out(weight, out)
+
+    def multiply(strip: torch.Tensor, row: int, scales: torch.Tensor) -> None:
+        own = scales[rows[row : row + strip.shape[0]].long()]
+        strip.mul_(own.repeat_interleave(BLOCK, dim=1)[:, :columns])
+
+    return _upcast(weight, scale, out, multiply, strips(*weight.shape))
 
 
 def upcast_row_scaled(weight: torch.Tensor, scale: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
@@ -135,11 +155,9 @@ def _upcast(
     folds = bool(torch.isfinite(grown).all())  # exact, unless it overflows
     signed, unsigned = weight.view(torch.int8), weight.view(torch.uint8)
     direct = out.dtype is torch.float32
-    rows = 0
-    for begin, end in parts:
-        if end - begin != rows:
-            rows = end - begin
-            halves, numbers, floats = _scratch.for_strip(rows, columns)
+
+    def convert(begin: int, end: int) -> None:
+        halves, numbers, floats = _scratch.for_strip(end - begin, columns)
         strip = out[begin:end] if direct else floats
         codes = signed[begin:end]
         # NaN is 0x7F, the greatest of the signed bytes, or 0xFF, the greatest of the unsigned.
@@ -155,6 +173,8 @@ def _upcast(
             multiply(strip, begin, grown if folds else scale)
         if not direct:
             out[begin:end].copy_(strip)
+
+    for_each_strip(convert, parts)
     return out
 
 

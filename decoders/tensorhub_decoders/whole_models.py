@@ -1,6 +1,6 @@
-"""Whole `transformers` models from any contract that a decoder here reads: dense, with the weights that the contract means.
+"""Whole `transformers` models from any contract that a decoder here reads: dense, or with the stored bytes in their places.
 
-The model's own quantizer is never asked: the configuration goes in without its declaration, and the weights decoded.
+The model's own quantizer is never asked: the configuration goes in without its declaration.
 """
 
 from __future__ import annotations
@@ -9,12 +9,18 @@ import fnmatch
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from tensorhub_contracts import LoadReport, Refusal, Violation, load
+from tensorhub_decoders.devices import compute_capability
 from tensorhub_decoders.reading import torch_dtype
+from tensorhub_decoders.resident_linear import ResidentModule
+from tensorhub_decoders.resident_placing import places, put_resident_units
+
+if TYPE_CHECKING:
+    import torch
 
 
 class ModelReport(msgspec.Struct, frozen=True):
@@ -41,32 +47,33 @@ def load_model(
     contract: str | None = None,
     model_class: type[Any] | None = None,
     lane: str | None = None,
+    device: str = "cpu",
     unused: Sequence[str] = (),
 ) -> tuple[Any, ModelReport]:
     """Return a `transformers` model in evaluation mode with the weights of a checkpoint, and the report.
 
-    `model_class` is by default the one that the configuration's `architectures` names. `dtype`, `resident`, `contract`
-    and `lane` are those of `load`. `unused` are patterns (fnmatch) of tensors that may have no place in the model. Raises `Refusal` for
-    whatever `load` refuses, and (`model-keys`) with every parameter that would be left as it was initialized, every
-    tensor without a place, and every one of another shape. Nothing is asked of a network.
+    `model_class` is by default the one that the configuration's `architectures` names. `dtype`, `resident`, `contract`,
+    `lane` and `device` are those of `load`. `unused` are patterns (fnmatch) of tensors that may have no place in the model.
+    Raises `Refusal` for whatever `load` refuses; (`model-keys`) with every parameter that would be left as it was
+    initialized, every tensor without a place, and every one of another shape; and (`resident-placement`) with every unit
+    that the model needs as a dense tensor. Nothing is asked of a network.
     """
-    loaded = load(path, component, dtype=dtype, resident=resident, contract=contract, lane=lane)
+    capability = compute_capability(device)
+    loaded = load(path, component, dtype=dtype, resident=resident, contract=contract, lane=lane, device=device, sm=capability)
     folder = Path(path) / component if component else Path(path)
     folder = folder if folder.is_dir() else folder.parent
     config = _dense_config(folder)
     kind = model_class or _model_class(config, folder)
-    # A copy: the loader may take tensors out of what it is given.
-    model, info = kind.from_pretrained(
-        None, config=config, state_dict=dict(loaded.weights), dtype=torch_dtype(dtype), output_loading_info=True, local_files_only=True
-    )
+    model, info = _built(kind, config, loaded.weights, torch_dtype(dtype))
     allowed = {name for name in info["unexpected_keys"] if any(fnmatch.fnmatchcase(name, pattern) for pattern in unused)}
     _require_all_placed(info, allowed, loaded.report)
-    model.eval().requires_grad_(False)
+    put_resident_units(model, loaded.weights)
+    model.eval().requires_grad_(False).to(device)
     held = dict(model.state_dict())
     cast = {
         name: str(held[name].dtype).removeprefix("torch.")
         for name, tensor in loaded.weights.items()
-        if name in held and held[name].dtype != tensor.dtype
+        if not isinstance(tensor, ResidentModule) and name in held and held[name].dtype != tensor.dtype
     }
     ignored = tuple(sorted(_ignored(model, loaded.weights) - allowed))
     return model, ModelReport(loaded.report, f"{kind.__module__}.{kind.__qualname__}", tuple(sorted(allowed)), ignored, cast)
@@ -80,11 +87,43 @@ def load_hf_fp8_blockwise(
     resident: bool,
     model_class: type[Any] | None = None,
     lane: str | None = None,
+    device: str = "cpu",
     unused: Sequence[str] = (),
 ) -> tuple[Any, ModelReport]:
     """`load_model` for `hf.fp8-blockwise@1` and nothing else: raises `Refusal` for a tree in any other layout, by name."""
     contract = "hf.fp8-blockwise@1"
-    return load_model(path, component, dtype=dtype, resident=resident, contract=contract, model_class=model_class, lane=lane, unused=unused)
+    return load_model(
+        path,
+        component,
+        dtype=dtype,
+        resident=resident,
+        contract=contract,
+        model_class=model_class,
+        lane=lane,
+        device=device,
+        unused=unused,
+    )
+
+
+def _built(kind: type[Any], config: Any, weights: Mapping[str, Any], dtype: torch.dtype) -> tuple[Any, Mapping[str, Any]]:
+    """Return a model with dense weights, places for resident ones, and what its loader says."""
+    refused: list[Violation] = []
+    # The loader may take tensors out of what it is given: a mapping of its own. Experts are multiplied one by one, since
+    # grouped multiplications take a dense stack.
+    given = places(weights, dtype, refused)
+    resident = any(isinstance(each, ResidentModule) for each in weights.values())
+    eager = {"experts_implementation": "eager"} if resident and kind._can_set_experts_implementation() else {}
+    try:
+        built: tuple[Any, Mapping[str, Any]] = kind.from_pretrained(
+            None, config=config, state_dict=given, dtype=dtype, output_loading_info=True, local_files_only=True, **eager
+        )
+    except Exception:
+        if refused:  # the loader reports another error of its own for what was refused
+            raise Refusal(refused) from None
+        raise
+    if refused:
+        raise Refusal(refused)
+    return built
 
 
 def _dense_config(folder: Path) -> Any:

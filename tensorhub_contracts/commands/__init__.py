@@ -37,6 +37,8 @@ _COMMANDS: Final = {
     "satisfies": ("satisfies", "Say whether an image can execute an artifact."),
     "produce": ("tensorhub_decoders.commands.produce", "Quantize a dense checkpoint into an FP8 contract."),
     "decode": ("tensorhub_decoders.commands.decode", "Make a dense checkpoint of one in an FP8 contract."),
+    "kernels": ("tensorhub_decoders.commands.kernels", "List the CUDA kernels, or build them ahead of time for an image."),
+    "doctor": ("tensorhub_decoders.commands.doctor", "Say what CUDA kernels find here, and what does not fit together."),
     "contracts": ("contracts", "List the contracts of the registry, or show one."),
     "explain": ("explain", "Explain a refusal code."),
     "schema": ("schema", "Print the JSON Schema of something that this tool reads or writes."),

@@ -19,10 +19,12 @@ class TestPlainF32(DecoderContractTests):
 
 class TestBlockwise(DecoderContractTests):
     contract = "hf.fp8-blockwise@1"
+    decoder = "tensorhub_decoders.hf_fp8_blockwise:decode_hf_fp8_blockwise"
 
 
 class TestRowwise(DecoderContractTests):
     contract = "cozy.fp8-rowwise@1"
+    decoder = "tensorhub_decoders.cozy_fp8_rowwise:decode_cozy_fp8_rowwise"
 
 
 class TestStorage(DecoderContractTests):

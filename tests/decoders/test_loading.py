@@ -203,9 +203,11 @@ def test_tensors_begin_at_multiples_of_a_cache_line(llama: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        ({"resident": True}, "load-unsupported"),
         ({"device": "cuda"}, "load-unsupported"),
-        ({"lane": "fp8-w8a8-dynamic"}, "lane-unavailable"),
+        ({"device": "cuda", "resident": True}, "load-unsupported"),
+        ({"lane": "fp8-w8a8-dynamic"}, "floor-unmet"),
+        ({"lane": "fp8-w8a8-dynamic", "sm": 90}, "load-unsupported"),  # it multiplies stored codes, and they are upcast
+        ({"lane": "fp8-w8a8-dynamic", "sm": 90, "resident": True}, "load-unsupported"),  # on the CPU
         ({"lane": "bf16"}, "lane-unavailable"),
         ({"lane": "FP8"}, "lane-malformed"),
         ({"dtype": "F32"}, "lane-dtype"),

@@ -76,6 +76,7 @@ class Kit(DecoderContractTests):
 
     __test__ = False
     contract = HANDLE
+    decoder = "tensorhub_decoders.hf_fp8_blockwise:decode_hf_fp8_blockwise"
 
     def __init__(self, dequantize: Dequantize = right, change: Callable[[Iterable[tuple[str, Any, str]]], Any] = iter) -> None:
         self.dequantize = dequantize

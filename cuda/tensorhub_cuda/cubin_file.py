@@ -1,0 +1,96 @@
+"""The file of one cubin: the ELF bytes, a line of JSON that says how they were made, and a line with the digest of both.
+
+The digest stands last, so a file that was cut off, altered or never finished does not verify; whatever reads ELF (nvdisasm,
+cuobjdump) reads the file as it is, and stops before the two lines. A digest is no signature: who may write the folder
+may put code into it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+#: How a file's temporary name ends.
+UNFINISHED: Final = ".partial"
+
+_DIGEST_DIGITS: Final = 64
+_LARGEST_DESCRIPTION: Final = 65536
+
+
+class CubinDescription(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a cubin was made. `recipe` is the digest of all that it was made from, but the compiler's version.
+
+    `ahead_of_time`: by `tensorhub kernels build`, for an image; the size bound of the cache leaves such a file alone.
+    """
+
+    recipe: str
+    architecture: str
+    nvrtc_version: str
+    options: tuple[str, ...]
+    ahead_of_time: bool
+
+
+class CubinFile(msgspec.Struct, frozen=True):
+    """A verified file's content."""
+
+    code: bytes
+    description: CubinDescription
+
+
+def cubin_to_bytes(code: bytes, description: CubinDescription) -> bytes:
+    """Return the bytes of the file."""
+    content = code + b"\n" + msgspec.json.encode(description) + b"\n"
+    return content + hashlib.sha256(content).hexdigest().encode() + b"\n"
+
+
+def cubin_from_bytes(data: bytes) -> CubinFile | None:
+    """Return what the bytes of a file hold, or None if they are not a whole, unaltered file of ours."""
+    content, digest = data[: -_DIGEST_DIGITS - 1], data[-_DIGEST_DIGITS - 1 :]
+    if digest != hashlib.sha256(content).hexdigest().encode() + b"\n":
+        return None
+    start = content.rfind(b"\n", max(0, len(content) - _LARGEST_DESCRIPTION), len(content) - 1)  # JSON holds no newline
+    if start <= 0:
+        return None
+    try:
+        description = msgspec.json.decode(content[start + 1 :], type=CubinDescription)
+    except msgspec.DecodeError:  # another program's file that ends as ours do
+        return None
+    return CubinFile(content[:start], description)
+
+
+def read_cubin_file(path: Path) -> CubinFile | None:
+    """Return what a file holds, or None if there is none that can be read, or it is not a whole, unaltered one of ours."""
+    try:
+        return cubin_from_bytes(path.read_bytes())
+    except OSError:
+        return None
+
+
+def write_cubin_file(path: Path, content: CubinFile) -> None:
+    """Write a file under a temporary name in its folder, to the disk, read it back, and rename it. Raises OSError.
+
+    Whoever reads `path` meanwhile finds what was there before, or the whole new file. A file for an image may be read by all.
+    """
+    for_others = content.description.ahead_of_time
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o755 if for_others else 0o700)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, suffix=UNFINISHED)
+    temporary = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(cubin_to_bytes(content.code, content.description))
+            file.flush()
+            os.fsync(descriptor)
+        temporary.chmod(0o644 if for_others else 0o600)
+        if read_cubin_file(temporary) != content:
+            raise OSError(None, "what was written reads back otherwise", name)
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise

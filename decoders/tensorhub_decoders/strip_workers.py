@@ -1,0 +1,46 @@
+"""Runs the strips of one weight on all cores: one Python thread a core, each with one torch thread.
+
+A strip is too small to be shared among threads that wait for one another at every step: where another process has a core,
+such threads take tens of times as long. Threads that each have a strip of their own do not wait.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+
+
+def for_each_strip(work: Callable[[int, int], None], parts: Iterable[tuple[int, int]]) -> None:
+    """Call `work(begin, end)` for every strip, on as many cores as `torch.get_num_threads()` says; raises what `work` raises.
+
+    One strip, or one thread, is done where the caller is. Gradients and inference mode are in the threads as they are there.
+    """
+    strips = list(parts)
+    threads = torch.get_num_threads()
+    if len(strips) < 2 or threads < 2:
+        for begin, end in strips:
+            work(begin, end)
+        return
+    inference = torch.is_inference_mode_enabled()
+
+    def one(strip: tuple[int, int]) -> None:
+        with torch.inference_mode(inference), torch.no_grad():
+            work(*strip)
+
+    for _ in _workers(threads, os.getpid()).map(one, strips):
+        pass
+
+
+@functools.lru_cache(maxsize=4)
+def _workers(count: int, process: int) -> ThreadPoolExecutor:
+    """Return the threads of a process: a child that was forked has none of its parent's."""
+    executor = ThreadPoolExecutor(count, "strips", initializer=torch.set_num_threads, initargs=(1,))
+    started = threading.Barrier(count)
+    list(executor.map(lambda _: started.wait(), range(count)))  # every thread has set its number before ours is set again
+    torch.set_num_threads(count)  # torch keeps one number for all threads that are yet to start
+    return executor
