@@ -3,6 +3,7 @@
 # make check   ruff, mypy, import-linter, the wheel's content, a wheel and an editable install, the plugin template
 # make bench   the speed table, as ratios in one interleaved run
 # make docs    writes the generated pages of docs/ again
+# make gpu-test  proves the kernels on this machine's GPU and writes a receipt; installs nothing (docs/gpu.md)
 
 PYTHON ?= python3
 VENV := .venv
@@ -10,7 +11,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 WORKERS ?= 2
 
-.PHONY: demo test check bench docs clean
+.PHONY: demo test check bench docs gpu-test clean
 
 demo: $(VENV)/test.done
 	HF_HUB_OFFLINE=1 $(BIN)/python demo/demo.py
@@ -33,6 +34,12 @@ bench: $(VENV)/test.done
 
 docs: $(VENV)/test.done
 	$(BIN)/python docs/generate.py
+
+# With a Python that is named, or the virtual environment's, or the system's; nothing is installed, and no network is asked.
+GPU_PYTHON = $(if $(filter file,$(origin PYTHON)),$(firstword $(wildcard $(BIN)/python) $(PYTHON)),$(PYTHON))
+
+gpu-test:
+	PYTHONPATH=.:decoders:cuda:tests$${PYTHONPATH:+:$$PYTHONPATH} $(GPU_PYTHON) tests/kernels/gpu_receipt.py $(GPU_TEST_ARGS)
 
 clean:
 	rm -rf $(VENV) dist demo-checkpoints benchmarks/trees

@@ -21,7 +21,8 @@ class Kernel(msgspec.Struct, frozen=True):
 
     `tile_m` and `tile_n` are rows and columns of y for one thread block: a launch has ceil(n / tile_n) by ceil(m / tile_m) of
     them; quantize_activations has it over its codes [m, k]. `shared_bytes` are dynamic. `max_registers` bounds the registers of a
-    thread on every architecture, without a spill: what NVRTC 13.5 gave, and some to spare for others. `needs_alignment`: k is a multiple of 16, and rows of weight and x begin on 16 bytes; other kernels take anything.
+    thread on every architecture, without a spill: what NVRTC 13.5 gave, and some to spare for others. `needs_alignment`: k is a
+    multiple of 16, and rows of weight and x begin on 16 bytes; other kernels take anything.
     """
 
     name: str

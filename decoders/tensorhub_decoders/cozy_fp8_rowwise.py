@@ -50,9 +50,7 @@ def decode_cozy_fp8_rowwise(
     requires=("torch", "cuda.core"),
     why="Matrix units of a GPU multiply FP8: activations are quantized as they come, weights stay as they are stored.",
 )
-def decode_cozy_fp8_rowwise_w8a8(
-    inspection: Inspection, *, lane: str, dtype: str, resident: bool, device: str
-) -> Iterator[DecodedTensor]:
+def decode_cozy_fp8_rowwise_w8a8(inspection: Inspection, *, lane: str, dtype: str, resident: bool, device: str) -> Iterator[DecodedTensor]:
     """Yield every tensor of a proved checkpoint by its name, weights as modules that quantize their activations.
 
     Only on a CUDA device, and only `resident`. Raises `Refusal` as `decode_cozy_fp8_rowwise` does, and for what no kernel

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import torch
 
-from tensorhub_decoders.resident_operand import ACTIVATIONS, project
+from tensorhub_decoders.resident_operand import ACTIVATIONS, ResidentOperand, project
 from tensorhub_decoders.resident_weight import BlockStoredWeight, RowStoredWeight, StoredWeight, require_values
 
 
@@ -120,8 +120,13 @@ class ResidentLinear(ResidentModule):
         return self.stored.weight.shape
 
     @property
-    def weight(self) -> torch.Tensor:
-        """The stored codes."""
+    def weight(self) -> ResidentOperand:
+        """What a model's own code multiplies with, and can do nothing else with: codes that are read as numbers lack their scale."""
+        return ResidentOperand((self.stored,), self.activation_bits)
+
+    @property
+    def codes(self) -> torch.Tensor:
+        """The stored codes, float8_e4m3fn."""
         return self.stored.weight
 
     @property

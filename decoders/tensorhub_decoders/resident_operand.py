@@ -26,6 +26,7 @@ class ResidentOperand:
     def __init__(self, parts: Sequence[StoredWeight], activation_bits: int) -> None:
         self.parts = tuple(parts)
         self.activation_bits = activation_bits
+        self.device = self.parts[0].weight.device
         self.shape = torch.Size((sum(part.weight.shape[0] for part in self.parts), self.parts[0].weight.shape[1]))
 
     @classmethod
@@ -39,12 +40,17 @@ class ResidentOperand:
 
 
 def project(x: torch.Tensor, parts: Sequence[StoredWeight], bias: torch.Tensor | None, activation_bits: int) -> torch.Tensor:
-    """Return `x W^T + b` in the dtype of `x`, `[..., in]`, with W the rows of all parts; raises ValueError for another lane's dtype.
+    """Return `x W^T + b` in the dtype of `x`, `[..., in]`, with W the rows of all parts.
 
+    Raises ValueError for the dtype of another lane and for another width, NotImplementedError where a gradient is recorded.
     On the CPU, strips of rows are upcast and multiplied; on another device, and where torch compiles, the operator does it.
     """
     if x.dtype not in ACTIVATIONS[activation_bits]:
         raise ValueError(f"activations of {activation_bits} bits are asked for, not {x.dtype}")
+    if x.shape[-1:] != parts[0].weight.shape[1:]:
+        raise ValueError(f"activations {tuple(x.shape)} for weights of {parts[0].weight.shape[1]} columns")
+    if x.requires_grad and torch.is_grad_enabled():
+        raise NotImplementedError("no gradient is computed: stored codes have none. Call it under torch.no_grad().")
     if x.device.type == "cpu" and activation_bits != 8 and not (torch.compiler.is_compiling() and x.dtype is not torch.float16):
-        return project_on_cpu(x, parts, bias, activation_bits)
+        return project_on_cpu(x, parts, bias)
     return project_by_operator(x, parts, bias, activation_bits)

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import torch
-from tensorhub_cuda.errors import KernelUnavailable
 from tensorhub_cuda.op import block_fp8_linear
 from tensorhub_cuda.operand_rules import require_operands
+from torch.nn import functional
 
 from tensorhub_decoders.resident_projection import project_on_cpu
 from tensorhub_decoders.resident_weight import BlockStoredWeight, MappedBlockWeight, RowStoredWeight, StoredWeight
+from tensorhub_decoders.upcast_strips import BLOCK
 
 #: The arithmetic of a lane's activations, by their bits.
 COMPUTE_OF_BITS: Final = {8: "w8a8", 16: "w8a16", 32: "w8a32"}
@@ -45,13 +46,11 @@ def block_fp8_linear_cpu(
 ) -> torch.Tensor:
     """Return what the operator means on the CPU: strips of the weight are upcast and multiplied.
 
-    For w8a16 the weight is rounded to BF16 before it is multiplied, which kernels do not do. Operands are as
-    `require_operands` says; raises KernelUnavailable for w8a8, which no CPU path computes.
+    For w8a16 the weight is rounded to BF16 before it is multiplied, which kernels do not do. For w8a8 activations are
+    quantized as kernels quantize them, and multiplied in F32: a reference, which no lane of the CPU takes. Operands are as
+    `require_operands` says.
     """
     require_operands(x, weight, scale, scale_rows, bias, compute, grid)
-    if compute == "w8a8":
-        remedy = "Choose w8a16 or w8a32, or a GPU of compute capability 8.9 or above."
-        raise KernelUnavailable("floor", "block_fp8_linear", "a GPU that multiplies FP8", "the CPU", remedy)
     stored: StoredWeight
     codes = weight.contiguous().view(torch.float8_e4m3fn)
     if grid == "row":
@@ -60,7 +59,20 @@ def block_fp8_linear_cpu(
         stored = MappedBlockWeight(codes, scale, scale_rows)
     else:
         stored = BlockStoredWeight(codes, scale)
-    return project_on_cpu(x, (stored,), bias, 32 if compute == "w8a32" else 16)
+    if compute != "w8a8":
+        return project_on_cpu(x, (stored,), bias)
+    wide_bias = None if bias is None else bias.to(torch.float32)
+    return project_on_cpu(_quantized(x), (stored,), wide_bias).to(x.dtype)
+
+
+def _quantized(x: torch.Tensor) -> torch.Tensor:
+    """Return activations in F32 as they are after each group of 128 was quantized to E4M3 by its largest magnitude over 448."""
+    columns = x.shape[-1]
+    groups = functional.pad(x.to(torch.float32), (0, -columns % BLOCK)).reshape(*x.shape[:-1], -1, BLOCK)
+    scale = groups.abs().amax(dim=-1, keepdim=True).clamp(min=1e-12) / 448.0
+    codes = (groups / scale).clamp(-448.0, 448.0).to(torch.float8_e4m3fn)
+    widened: torch.Tensor = codes.to(torch.float32) * scale
+    return widened.flatten(-2)[..., :columns]
 
 
 _library: Final[Any] = torch.library.Library("tensorhub", "FRAGMENT")  # type: ignore[no-untyped-call]  # torch does not annotate it

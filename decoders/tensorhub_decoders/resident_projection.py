@@ -13,7 +13,7 @@ from tensorhub_decoders.strip_workers import for_each_strip
 from tensorhub_decoders.upcast_strips import BLOCK, STRIP_ELEMENTS
 
 
-def project_on_cpu(x: torch.Tensor, parts: Sequence[StoredWeight], bias: torch.Tensor | None, activation_bits: int) -> torch.Tensor:
+def project_on_cpu(x: torch.Tensor, parts: Sequence[StoredWeight], bias: torch.Tensor | None) -> torch.Tensor:
     """Return `x W^T + b` in the dtype of `x`, `[..., in]`, with W the rows of all parts.
 
     Each strip of rows is multiplied as `torch.nn.functional.linear` multiplies: an output element is one sum over

@@ -33,7 +33,7 @@ class StoredWeight:
         """What codes and scale take in memory, and the scale's copies for kernels if there are any."""
         copies = () if self._kernel_scale is None else self._kernel_scale
         held = {each.data_ptr(): each.nbytes for each in (self.scale, *copies) if each is not None}
-        return self.weight.nbytes + sum(held.values())
+        return int(self.weight.nbytes + sum(held.values()))
 
     def with_tensors(self, weight: torch.Tensor, scale: torch.Tensor) -> Self:
         """Return the same unit with other tensors, of the same shapes and dtypes: on another device, or of another checkpoint."""
@@ -117,7 +117,9 @@ class RowStoredWeight(StoredWeight):
     def __init__(self, weight: torch.Tensor, scale: torch.Tensor) -> None:
         super().__init__(weight, scale)
         if weight.dim() != 2 or scale.shape != weight.shape[:1]:
-            raise ValueError(f"scale {tuple(scale.shape)} for weight {tuple(weight.shape)}: expected two dimensions and {tuple(weight.shape[:1])}")
+            raise ValueError(
+                f"scale {tuple(scale.shape)} for weight {tuple(weight.shape)}: expected two dimensions and {tuple(weight.shape[:1])}"
+            )
 
     def upcast(self, begin: int, end: int, out: torch.Tensor) -> None:
         """Write rows of the weight to `out` (`cozy.fp8_rowwise.dequant@1`)."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -77,12 +77,12 @@ def stream(inspection: Inspection, conversion: Conversion, *, workers: int | Non
     threads_before = torch.get_num_threads()
     with TensorReader(inspection) as reader:
         outputs = {name: _output(reader, name, conversion) for name in names}
-        arenas = Arenas(sum(padded(shape, dtype) for shape, dtype in outputs.values()))
+        arenas = _arenas(outputs.values())
         executor = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,))
         try:
             waiting: deque[Future[DecodedTensor]] = deque()
             for name in names:
-                waiting.append(executor.submit(_decode, reader, name, conversion, arenas.tensor(*outputs[name])))
+                waiting.append(executor.submit(_decode, reader, name, conversion, arenas[outputs[name][1]].tensor(*outputs[name])))
                 if len(waiting) > 2 * workers:
                     yield waiting.popleft().result()
             while waiting:
@@ -90,6 +90,14 @@ def stream(inspection: Inspection, conversion: Conversion, *, workers: int | Non
         finally:
             executor.shutdown(cancel_futures=True)
             torch.set_num_threads(threads_before)  # torch keeps one number for all threads that are yet to start
+
+
+def _arenas(outputs: Iterable[tuple[tuple[int, ...], torch.dtype]]) -> dict[torch.dtype, Arenas]:
+    """Return arenas for each dtype: what is cast later leaves none of its bytes behind with others, and torch can save them."""
+    sizes: dict[torch.dtype, int] = {}
+    for shape, dtype in outputs:
+        sizes[dtype] = sizes.get(dtype, 0) + padded(shape, dtype)
+    return {dtype: Arenas(size) for dtype, size in sizes.items()}
 
 
 def _output(reader: TensorReader, name: str, conversion: Conversion) -> tuple[tuple[int, ...], torch.dtype]:

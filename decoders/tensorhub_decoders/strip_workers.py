@@ -18,10 +18,11 @@ import torch
 def for_each_strip(work: Callable[[int, int], None], parts: Iterable[tuple[int, int]]) -> None:
     """Call `work(begin, end)` for every strip, on as many cores as `torch.get_num_threads()` says; raises what `work` raises.
 
-    One strip, or one thread, is done where the caller is. Gradients and inference mode are in the threads as they are there.
+    One strip, or one thread, is done where the caller is, and so are strips of what is a strip itself. No gradients are
+    recorded; inference mode is in the threads as it is where the caller is.
     """
     strips = list(parts)
-    threads = torch.get_num_threads()
+    threads = 1 if _here.is_worker else torch.get_num_threads()
     if len(strips) < 2 or threads < 2:
         for begin, end in strips:
             work(begin, end)
@@ -39,8 +40,23 @@ def for_each_strip(work: Callable[[int, int], None], parts: Iterable[tuple[int, 
 @functools.lru_cache(maxsize=4)
 def _workers(count: int, process: int) -> ThreadPoolExecutor:
     """Return the threads of a process: a child that was forked has none of its parent's."""
-    executor = ThreadPoolExecutor(count, "strips", initializer=torch.set_num_threads, initargs=(1,))
+    executor = ThreadPoolExecutor(count, "strips", initializer=_become_worker)
     started = threading.Barrier(count)
     list(executor.map(lambda _: started.wait(), range(count)))  # every thread has set its number before ours is set again
     torch.set_num_threads(count)  # torch keeps one number for all threads that are yet to start
     return executor
+
+
+class _Here(threading.local):
+    """Whether this thread is one of the workers: one that waited for the others would wait for itself."""
+
+    is_worker = False
+
+
+_here = _Here()
+
+
+def _become_worker() -> None:
+    _here.is_worker = True
+    torch.get_num_threads()  # torch sets a thread's number to the common one when it is first asked
+    torch.set_num_threads(1)

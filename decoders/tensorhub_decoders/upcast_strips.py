@@ -38,8 +38,9 @@ class _Scratch(threading.local):
         """Return room for a strip: as 16-bit integers, the same bits as F16 numbers, and as F32 numbers."""
         elements = rows * columns
         if self.halves.numel() < elements:
-            self.halves = torch.empty(elements, dtype=torch.int16)
-            self.floats = torch.empty(elements, dtype=torch.float32)
+            with torch.inference_mode(mode=False):  # memory that is kept from call to call, and may be written in either mode
+                self.halves = torch.empty(elements, dtype=torch.int16)
+                self.floats = torch.empty(elements, dtype=torch.float32)
         halves = self.halves[:elements].view(rows, columns)
         return halves, halves.view(torch.float16), self.floats[:elements].view(rows, columns)
 

@@ -20,7 +20,10 @@ from tensorhub_contracts.commands import tensorhub as group
 from tensorhub_contracts.refusal_codes import explanations
 from tensorhub_contracts.registry import load_registry, registry_path
 
-COMMANDS = ["inspect", "artifact", "contracts", "plugins", "lanes", "satisfies", "produce", "decode", "explain", "schema", "completion"]
+COMMANDS = [
+    "inspect", "artifact", "contracts", "plugins", "lanes", "satisfies", "produce", "decode", "kernels", "doctor", "explain", "schema",
+    "completion",
+]  # fmt: skip
 SCHEMAS = ["artifact", "demand", "inspection", "lanes", "plugin-contracts", "plugins", "problem", "registry", "verdict"]
 
 

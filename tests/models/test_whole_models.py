@@ -202,12 +202,6 @@ def test_what_is_not_blockwise_is_refused_by_name_through_this_door(llama: Path,
         assert code in caught.value.codes, caught.value.codes
 
 
-def test_resident_is_refused_and_nothing_else_is_done_in_its_place(llama: Path) -> None:
-    refusal = refused(llama, resident=True)
-    assert refusal.codes == ("load-unsupported",)
-    assert "resident=False" in refusal.violations[0].remedy
-
-
 def test_a_dense_model_comes_through_the_same_door(tmp_path: Path) -> None:
     folder = tiny_models.dense_llama(tmp_path)
     model, report = load_model(folder, dtype="BF16", resident=False)

@@ -61,11 +61,12 @@ def test_what_can_be_decoded_is_said(source: str, accepted: str, tmp_path: Path)
 def test_the_remedy_for_a_component_of_a_pipeline_names_it_and_works(tmp_path: Path) -> None:
     pipeline = tmp_path / "pipeline"
     pipeline.mkdir()
-    (pipeline / "model_index.json").write_text(json.dumps({"_class_name": "P", "transformer": ["diffusers", "T"], "vae": ["diffusers", "V"]}))
+    index = {"_class_name": "P", "transformer": ["diffusers", "T"], "vae": ["diffusers", "V"]}
+    (pipeline / "model_index.json").write_text(json.dumps(index))
     for component in ("transformer", "vae"):
         sample(pipeline / component, "plain.bf16@1")
+    demand = Demand(accept={"*": ("cozy.fp8-storage@1",)})
     with pytest.raises(Refusal) as caught:
-        demand = Demand(accept={"*": ("cozy.fp8-storage@1",)})
         satisfies(inspect(pipeline, "transformer"), derive_execution_lanes(), demand)
     said = caught.value.violations[0].remedy
     command = re.search(r"`tensorhub (produce) SRC DST (--contract \S+ --component \S+)`", said)

@@ -1,17 +1,19 @@
-// w8a16 for few tokens: BF16 activations, weight decoded to BF16 exactly, F32 sums on the matrix units, BF16 output. sm_80.
+// w8a16 for few tokens: BF16 activations, weight decoded to BF16 exactly, F32 sums on the matrix units, BF16 output.
+// sm_80.
 //
-// With few tokens the time is that of reading the weight once. So the weight is the matrix instruction's operand of 16 rows
-// and the tokens are its 8 columns (y transposed = weight x transposed), and weight goes from global memory to registers
-// without a stop in shared memory. A thread block makes 16 rows of weight by 8 or 16 tokens; blockIdx.y counts further tokens.
+// With few tokens the time is that of reading the weight once. So the weight is the matrix instruction's operand of 16
+// rows and the tokens are its 8 columns (y transposed = weight x transposed), and weight goes from global memory to
+// registers without a stop in shared memory. A thread block makes 16 rows of weight by 8 or 16 tokens; blockIdx.y
+// counts further tokens.
 //
-// Layout. The instruction wants pairs of k from each lane; the sum does not care which k they are as long as weight and x
-// agree. So k is permuted: in a half block of 64, the member-th lane of a group of four holds the 16 codes (and the 16 BF16)
-// from 16 * member on, which are 16 contiguous bytes of weight and 32 of x: one load and two. Instruction `step` takes
-// codes 4 * step to 4 * step + 3 of each lane.
+// Layout. The instruction wants pairs of k from each lane; the sum does not care which k they are as long as weight and
+// x agree. So k is permuted: in a half block of 64, the member-th lane of a group of four holds the 16 codes (and the
+// 16 BF16) from 16 * member on, which are 16 contiguous bytes of weight and 32 of x: one load and two. Instruction
+// `step` takes codes 4 * step to 4 * step + 3 of each lane.
 //
 // Order. The 4 warps take the blocks of 128 of k in turn: block b is warp b % 4's. A part (one block) is summed by the
-// matrix unit from zero, then sum = fma(part, scale, sum), blocks ascending. At the end the sums of the warps are added in the order
-// ((0 + warp 0) + warp 1) + ..., so a result does not depend on which warp is first.
+// matrix unit from zero, then sum = fma(part, scale, sum), blocks ascending. At the end the sums of the warps are added
+// in the order ((0 + warp 0) + warp 1) + ..., so a result does not depend on which warp is first.
 
 namespace small_m {
 
@@ -19,7 +21,8 @@ constexpr int WARPS = 4;
 constexpr int TILE_N = 16;
 constexpr int TOKENS = 8;  // columns of one matrix instruction
 
-// partial_sums[WARPS][TOKEN_GROUPS][4][32]: a lane's four results are 32 floats apart, so a warp stores without bank conflicts.
+// partial_sums[WARPS][TOKEN_GROUPS][4][32]: a lane's four results are 32 floats apart, so a warp stores without bank
+// conflicts.
 template <int TOKEN_GROUPS>
 DEVICE void multiply(const ScaledLinear& linear, float* partial_sums) {
   const int warp = threadIdx.x >> 5;
@@ -32,7 +35,8 @@ DEVICE void multiply(const ScaledLinear& linear, float* partial_sums) {
   const bool weight_aligned = rows_are_aligned(linear.weight, linear.weight_stride);
   const bool x_aligned = rows_are_aligned(linear.x, linear.x_stride * 2);
 
-  // A lane reads two rows of weight: group and group + 8 of the tile. A row past n is zero, and takes the last row's scale.
+  // A lane reads two rows of weight: group and group + 8 of the tile. A row past n is zero, and takes the last row's
+  // scale.
   bool row_live[2];
   const u8* row[2];
   const float* scales[2];

@@ -1,14 +1,17 @@
 // w8a32: F32 activations, F32 products and sums on the ordinary units, F32 output. sm_75.
 //
 // The order of every sum is specified, so that a scalar loop gives the same bits on any machine:
-//   for each block of 128 of k, ascending:  part = 0;  for k in the block, ascending:  part = fma(x[m, k], value(w[n, k]), part)
-//                                           sum = fma(part, scale(n, block), sum)
+//   for each block of 128 of k, ascending:
+//     part = 0
+//     for each k of the block, ascending: part = fma(x[m, k], value(weight[n, k]), part)
+//     sum = fma(part, scale(n, block), sum)
 //   y = sum, or sum + bias with one addition
 //
-// A thread block of 128 threads makes a tile of 32 tokens by 64 rows of weight, in steps of 32 of k. Each step puts x and the
-// decoded weight into shared memory, transposed: x_tile[k][m], weight_tile[k][n], so that a thread reads its 4 tokens and its
-// 4 rows of weight with one 16-byte load each, for 16 fma. A row of a tile is 4 floats longer than its content, which keeps
-// the 16 bytes aligned. While storing, the 32 lanes of a warp hold 32 different m (or n) of the same k: no bank conflicts.
+// A thread block of 128 threads makes a tile of 32 tokens by 64 rows of weight, in steps of 32 of k. Each step puts x
+// and the decoded weight into shared memory, transposed: x_tile[k][m], weight_tile[k][n], so that a thread reads its 4
+// tokens and its 4 rows of weight with one 16-byte load each, for 16 fma. A row of a tile is 4 floats longer than its
+// content, which keeps the 16 bytes aligned. While storing, the 32 lanes of a warp hold 32 different m (or n) of the
+// same k: no bank conflicts.
 
 namespace w8a32 {
 

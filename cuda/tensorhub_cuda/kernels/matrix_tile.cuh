@@ -1,19 +1,20 @@
 // A tile of 64 tokens by 128 rows of weight, on the matrix units: for BF16 activations (sm_80) and e4m3 ones (sm_89).
 //
-// For BF16 activations 4 warps, side by side over the rows of weight: each makes 64 x 32, so that a code is decoded once. For e4m3
-// ones 2 x 4 warps of 32 x 32, because architectures that carry out that instruction as a BF16 one need registers for it.
-// Weight and x of the coming blocks of 128 of k are copied into a ring of 3 stages of shared memory while one is computed.
-// x is the instruction's operand of 16 rows, weight its 8 columns.
-// k is a multiple of 16, and rows of weight and x begin on 16 bytes, so that each piece of 16 bytes is within k or past it.
+// For BF16 activations 4 warps, side by side over the rows of weight: each makes 64 x 32, so that a code is decoded
+// once. For e4m3 ones 2 x 4 warps of 32 x 32, because architectures that carry out that instruction as a BF16 one need
+// registers for it. Weight and x of the coming blocks of 128 of k are copied into a ring of 3 stages of shared memory
+// while one is computed. x is the instruction's operand of 16 rows, weight its 8 columns. k is a multiple of 16, and
+// rows of weight and x begin on 16 bytes, so that each piece of 16 bytes is within k or past it.
 //
-// A stage: x_stage[64][256 or 128 bytes], then weight_stage[128][128 bytes]. Pieces of 16 bytes are exchanged within an odd row
-// (an exclusive or of the piece's number), so that the 8 lanes that are served at a time, two rows of four, use all banks once.
+// A stage: x_stage[64][256 or 128 bytes], then weight_stage[128][128 bytes]. Pieces of 16 bytes are exchanged within an
+// odd row (an exclusive or of the piece's number), so that the 8 lanes that are served at a time, two rows of four, use
+// all banks once.
 //
-// As in the kernel for few tokens, k is permuted alike for both operands: in a half block of 64, the member-th lane of a group
-// of four holds the 16 positions from 16 * member on.
+// As in the kernel for few tokens, k is permuted alike for both operands: in a half block of 64, the member-th lane of
+// a group of four holds the 16 positions from 16 * member on.
 //
-// Order. One block of 128 of k is summed by the matrix unit from zero; then sum = fma(part, scale, sum), blocks ascending. For
-// e4m3 activations the scale is x_scale * scale, rounded once.
+// Order. One block of 128 of k is summed by the matrix unit from zero; then sum = fma(part, scale, sum), blocks
+// ascending. For e4m3 activations the scale is x_scale * scale, rounded once.
 
 namespace matrix_tile {
 
@@ -35,6 +36,10 @@ struct Layout {
   static constexpr int WARP_M = TILE_M / WARPS_OVER_M;
   static constexpr int M_STEPS = WARP_M / 16;  // instructions of a warp over its tokens; over its rows of weight there are 4
 };
+
+// Of one warp: [tokens / 16][rows of weight / 8][results of the instruction].
+template <int X_BYTES>
+using Accumulators = float[Layout<X_BYTES>::M_STEPS][4][4];
 
 // Where a piece lies in a row of 128 bytes, and in one of 256.
 DEVICE int place_in_128(int row, int piece) {
@@ -87,18 +92,18 @@ DEVICE void unpack(uint4 value, u32* words) {
 }
 
 // part += half a block, BF16 activations: the weight is decoded on its way to the matrix unit.
-DEVICE void multiply_half_block_bf16(float (&part)[4][4][4], const u8* x_stage, const u32 (&codes)[4][4], int half_block) {
+DEVICE void multiply_half_block_bf16(Accumulators<2>& part, const u8* x_stage, const u32 (&codes)[4][4], int half_block) {
   const int row_lane = x_row_of_lane<2>();
   const int member = threadIdx.x & 3;
 #pragma unroll
-  for (int eighth = 0; eighth < 2; eighth++) {  // 16 bytes are 8 of the lane's 16 activations
+  for (int octet = 0; octet < 2; octet++) {  // 16 bytes: 8 of the lane's 16 activations
     u32 x_pairs[4][2][4];
 #pragma unroll
     for (int i = 0; i < 4; i++) {
 #pragma unroll
       for (int half = 0; half < 2; half++) {
         const int row = row_lane + i * 16 + half * 8;
-        const int place = place_in_256(row, half_block * 8 + member * 2 + eighth);
+        const int place = place_in_256(row, half_block * 8 + member * 2 + octet);
         unpack(shared_load_16_bytes(x_stage + row * Layout<2>::X_PITCH + place), x_pairs[i][half]);
       }
     }
@@ -107,7 +112,7 @@ DEVICE void multiply_half_block_bf16(float (&part)[4][4][4], const u8* x_stage, 
 #pragma unroll
       for (int j = 0; j < 4; j++) {
         u32 b0, b1;
-        e4m3x4_to_bf16x4(codes[j][2 * eighth + step], b0, b1);
+        e4m3x4_to_bf16x4(codes[j][2 * octet + step], b0, b1);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
           mma_bf16_m16n8k16(part[i][j], x_pairs[i][0][2 * step], x_pairs[i][1][2 * step], x_pairs[i][0][2 * step + 1],
@@ -119,7 +124,7 @@ DEVICE void multiply_half_block_bf16(float (&part)[4][4][4], const u8* x_stage, 
 }
 
 // part += half a block, e4m3 activations.
-DEVICE void multiply_half_block_e4m3(float (&part)[2][4][4], const u8* x_stage, const u32 (&codes)[4][4], int half_block) {
+DEVICE void multiply_half_block_e4m3(Accumulators<1>& part, const u8* x_stage, const u32 (&codes)[4][4], int half_block) {
   const int row_lane = x_row_of_lane<1>();
   const int member = threadIdx.x & 3;
 #pragma unroll
@@ -142,9 +147,9 @@ DEVICE void multiply_half_block_e4m3(float (&part)[2][4][4], const u8* x_stage, 
   }
 }
 
-// part = one block, from zero: [tokens / 16][rows of weight / 8][results of the instruction].
+// part = one block, from zero.
 template <int X_BYTES>
-DEVICE void multiply_block(float (&part)[Layout<X_BYTES>::M_STEPS][4][4], const u8* stage) {
+DEVICE void multiply_block(Accumulators<X_BYTES>& part, const u8* stage) {
   const int group = (threadIdx.x & 31) >> 2;
   const int member = threadIdx.x & 3;
   const u8* weight_stage = stage + Layout<X_BYTES>::X_STAGE;
@@ -177,8 +182,8 @@ DEVICE void multiply_block(float (&part)[Layout<X_BYTES>::M_STEPS][4][4], const 
 
 // sum = fma(part, scale, sum). A row past m or n is not stored, and takes the last one's scale.
 template <int X_BYTES>
-DEVICE void add_scaled(float (&sum)[Layout<X_BYTES>::M_STEPS][4][4], const float (&part)[Layout<X_BYTES>::M_STEPS][4][4], const ScaledLinear& linear, int m_lane, int n_lane,
-                       int block) {
+DEVICE void add_scaled(Accumulators<X_BYTES>& sum, const Accumulators<X_BYTES>& part, const ScaledLinear& linear,
+                       int m_lane, int n_lane, int block) {
   float x_scale[Layout<X_BYTES>::M_STEPS][2];
   if constexpr (X_BYTES == 1) {
 #pragma unroll
@@ -218,7 +223,7 @@ DEVICE void multiply(const ScaledLinear& linear, u8* shared) {
   const int m_lane = m_first + x_row_of_lane<X_BYTES>();
   const int n_lane = n_first + weight_row_of_warp() + 2 * (threadIdx.x & 3);
   const int blocks = blocks_of_k(linear);
-  float sum[Layout<X_BYTES>::M_STEPS][4][4];
+  Accumulators<X_BYTES> sum;
 #pragma unroll
   for (int i = 0; i < Layout<X_BYTES>::M_STEPS; i++) {
 #pragma unroll
@@ -247,7 +252,7 @@ DEVICE void multiply(const ScaledLinear& linear, u8* shared) {
       fill_stage<X_BYTES>(linear, shared + (coming % STAGES) * Layout<X_BYTES>::STAGE, m_first, n_first, coming * BLOCK_K);
     }
     copy_commit();
-    float part[Layout<X_BYTES>::M_STEPS][4][4];
+    Accumulators<X_BYTES> part;
     multiply_block<X_BYTES>(part, shared + (block % STAGES) * Layout<X_BYTES>::STAGE);
     add_scaled<X_BYTES>(sum, part, linear, m_lane, n_lane, block);
   }

@@ -1,8 +1,9 @@
 // Device primitives: every instruction that C++ has no words for, and every access to memory.
 //
-// Needs no header, so that NVRTC compiles it alone. Kernels touch global and shared memory, copies, conversions and matrix
-// instructions only through this file: the tests put a CPU implementation of the same functions in its place, which checks
-// each access. A function that a kernel does not call is not emitted, so instructions that a device lacks do no harm here.
+// Needs no header, so that NVRTC compiles it alone. Kernels touch global and shared memory, copies, conversions and
+// matrix instructions only through this file: the tests put a CPU implementation of the same functions in its place,
+// which checks each access. A function that a kernel does not call is not emitted, so instructions that a device lacks
+// do no harm here.
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -89,7 +90,8 @@ DEVICE void shared_store_f32(float* address, float value) {
 
 // ---- Copies from global to shared memory that run while the thread goes on (sm_80). ----
 
-// Copies `bytes` (0 to 16) of global memory and fills the rest of 16 with zeros. Both addresses are aligned to 16 bytes.
+// Copies `bytes` (0 to 16) of global memory and fills the rest of 16 with zeros. Both addresses are aligned to 16
+// bytes.
 DEVICE void copy_16_bytes_async(u8* shared_address, const void* global_address, int bytes) {
   u32 destination = (u32)__cvta_generic_to_shared(shared_address);
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(destination), "l"(global_address), "r"(bytes) : "memory");
@@ -151,10 +153,10 @@ DEVICE float shuffle_xor_f32(float value, int lane_mask) {
   return __shfl_xor_sync(0xffffffffu, value, lane_mask);
 }
 
-// d[16, 8] += a[16, 16] b[16, 8], F32 sums of BF16 products (sm_80). With group = lane / 4 and member = lane % 4, a lane holds
-// a0 and a1: columns 2 * member and the next one of rows group and group + 8; a2 and a3: the same, 8 columns further;
-// b0 and b1: rows 2 * member and the next one of column group, and the same 8 rows further;
-// d[0] and d[1]: columns 2 * member and the next one of row group; d[2] and d[3]: of row group + 8.
+// d[16, 8] += a[16, 16] b[16, 8], F32 sums of BF16 products (sm_80). With group = lane / 4 and member = lane % 4, a
+// lane holds a0 and a1: columns 2 * member and the next one of rows group and group + 8; a2 and a3: the same, 8 columns
+// further; b0 and b1: rows 2 * member and the next one of column group, and the same 8 rows further; d[0] and d[1]:
+// columns 2 * member and the next one of row group; d[2] and d[3]: of row group + 8.
 DEVICE void mma_bf16_m16n8k16(float* d, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
@@ -162,8 +164,8 @@ DEVICE void mma_bf16_m16n8k16(float* d, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, 
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
-// d[16, 8] += a[16, 32] b[32, 8] of e4m3 codes (sm_89). As above with four consecutive columns (rows of b) a register, from
-// 4 * member on, and 16 further.
+// d[16, 8] += a[16, 32] b[32, 8] of e4m3 codes (sm_89). As above with four consecutive columns (rows of b) a register,
+// from 4 * member on, and 16 further.
 DEVICE void mma_e4m3_m16n8k32(float* d, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
   asm volatile(
       "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"

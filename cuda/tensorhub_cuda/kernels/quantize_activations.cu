@@ -1,10 +1,13 @@
 // BF16 activations to e4m3 codes with one F32 scale for each token and 128 of k. sm_89.
 //
-//   x_scale[m, g] = max(largest magnitude of the group, 1e-12) / 448          both divisions are IEEE ones, so the codes
-//   codes[m, k] = e4m3(x[m, k] / x_scale[m, k / 128])                          are those of a cast in another library
+//   x_scale[m, g] = max(largest magnitude of the group, 1e-12) / 448
+//   codes[m, k] = e4m3(x[m, k] / x_scale[m, k / 128])
 //
-// Rounds to nearest even, beyond +-448 to +-448. A warp quantizes one group of a token, 4 values a lane. A thread block takes 4 tokens by
-// one group, and goes on by the size of the grid: the grid is ceil(k / 128) by ceil(m / 4), or less.
+// Both divisions are IEEE ones, so that the codes are the bits of a cast in another library: a product with the reciprocal
+// rounds some quotients that lie between two codes the other way.
+//
+// Rounds to nearest even, beyond +-448 to +-448. A warp quantizes one group of a token, 4 values a lane. A thread block
+// takes 4 tokens by one group, and goes on by the size of the grid: the grid is ceil(k / 128) by ceil(m / 4), or less.
 
 namespace quantize {
 

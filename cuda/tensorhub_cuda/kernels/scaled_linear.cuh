@@ -1,4 +1,5 @@
-// The calling convention of the matrix kernels, and what they share: the scale grid, loads guarded at tails, bias and output.
+// The calling convention of the matrix kernels, and what they share: the scale grid, loads guarded at tails, bias and
+// output.
 //
 //   y[m, n] = sum over k of x[m, k] * value(weight[n, k]) * scale(n, k), and bias[n] if there is one
 //
@@ -7,13 +8,13 @@
 // scale   the grid, a row every `scale_stride` elements          bias        [n] in the dtype of y, or null
 // y       [m, n], contiguous
 //
-// A block grid has one scale for 128 x 128 weights: scale_row_shift is 7 and scale_column_step 1. A row grid has one for a row:
-// shift and step are 0, and the stride is 1. `scale_rows` is for tensors that were put together from several, or cut from one:
-// their rows keep the blocks that they were scaled by.
+// A block grid has one scale for 128 x 128 weights: scale_row_shift is 7 and scale_column_step 1. A row grid has one
+// for a row: shift and step are 0, and the stride is 1. `scale_rows` is for tensors that were put together from
+// several, or cut from one: their rows keep the blocks that they were scaled by.
 //
-// Every kernel sums 128 of k with F32 accumulators that start at zero, then adds that part, times its scale, to F32 sums: so
-// the unscaled parts of different blocks never meet, and an accumulator of less than F32 precision never gets long.
-// Offsets are 64-bit: m * x_stride and n * weight_stride may pass 2^31.
+// Every kernel sums 128 of k with F32 accumulators that start at zero, then adds that part, times its scale, to F32
+// sums: so the unscaled parts of different blocks never meet, and an accumulator of less than F32 precision never gets
+// long. Offsets are 64-bit: m * x_stride and n * weight_stride may pass 2^31.
 
 constexpr int BLOCK_K = 128;
 

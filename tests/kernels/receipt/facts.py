@@ -1,0 +1,100 @@
+"""What a receipt says of where it was made: the device, the driver, NVRTC, torch, the kernels by digest, the commit."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import platform
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kernels.receipt.checks import Receipt, require
+from kernels.receipt.machine import Machine
+from tensorhub_cuda.environment import environment
+from tensorhub_cuda.errors import KernelUnavailable
+from tensorhub_cuda.kernel_catalog import ABI, KERNELS, Kernel, read_source
+from tensorhub_cuda.modules import loaded_kernel
+
+_ROOT = Path(__file__).parents[3]
+
+
+def gather_facts(receipt: Receipt, manifest: Mapping[str, Any]) -> None:
+    """Put into the receipt what can be known without a device."""
+    receipt.facts["environment"] = plain(environment())
+    receipt.facts["python"] = platform.python_version()
+    receipt.facts["commit"] = _commit()
+    receipt.facts["fixtures"] = {"generator": manifest["generator"], "sha256": {each["path"]: each["sha256"] for each in manifest["files"]}}
+    receipt.facts["sources"] = {each.name: _digest(read_source(each)) for each in KERNELS}
+    receipt.facts["abi"] = ABI
+
+
+def gather_device(receipt: Receipt, machine: Machine) -> str:
+    """Put the device into the receipt, and each kernel's machine code: its digest, who made it and where it was found.
+
+    Returns which kernels are there. What a floor keeps from the device is none of them; any other refusal is a failure.
+    """
+    device: dict[str, Any] = {"sm": machine.sm, "memory": str(machine.memory)}
+    if machine.is_gpu:
+        import torch
+
+        properties = torch.cuda.get_device_properties(machine.memory)
+        device |= {
+            "name": properties.name,
+            "multiprocessors": properties.multi_processor_count,
+            "memory_bytes": properties.total_memory,
+            "l2_bytes": properties.L2_cache_size,
+        }
+    receipt.facts["device"] = device
+    kernels = receipt.facts["kernels"] = {each.name: _kernel_facts(each, machine) for each in KERNELS}
+    refused = {name: facts for name, facts in kernels.items() if "decided_by" in facts}
+    missing = [f"{name}: {facts['not_available']}" for name, facts in refused.items() if facts["decided_by"] != "floor"]
+    require(not missing, "; ".join(missing))
+    return ", ".join(name for name in kernels if name not in refused)
+
+
+def _kernel_facts(each: Kernel, machine: Machine) -> dict[str, str]:
+    try:
+        loaded = loaded_kernel(each, machine.device_index)
+    except KernelUnavailable as refusal:
+        return {"compute_path": each.compute_path, "decided_by": refusal.decided_by, "not_available": str(refusal)}
+    return {
+        "compute_path": each.compute_path,
+        "digest": loaded.digest,
+        "origin": loaded.origin,
+        "nvrtc": loaded.nvrtc_version,
+        "path": loaded.path,
+    }
+
+
+def plain(value: Any) -> Any:
+    """Return structs as dictionaries and tuples as lists, for JSON."""
+    names = getattr(value, "__struct_fields__", None)
+    if names is None and dataclasses.is_dataclass(value):
+        names = [field.name for field in dataclasses.fields(value)]
+    if names is not None:
+        return {name: plain(getattr(value, name)) for name in names}
+    if isinstance(value, dict):
+        return {str(name): plain(each) for name, each in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(each) for each in value]
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def _commit() -> str:
+    """Return the commit, with a plus where files were changed since, or "unknown" outside of a repository."""
+    try:
+        head = _git("rev-parse", "HEAD")
+        return f"{head}+" if _git("status", "--porcelain", "--untracked-files=no") else head
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", "-c", "safe.directory=*", *arguments], cwd=_ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def _digest(text: str) -> str:
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"

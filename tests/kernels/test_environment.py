@@ -1,0 +1,243 @@
+"""What `tensorhub doctor` finds, and how it judges: facts as they are here, and facts as they might be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from kernels.test_compiling import python
+from tensorhub_cuda import environment as looking
+from tensorhub_cuda.cache_folder import BOUND_BYTES, CacheState
+from tensorhub_cuda.environment import environment, kernel_there
+from tensorhub_cuda.environment_facts import Driver, EnvironmentFacts, Module, Nvrtc, NvrtcPackage, Torch, find_problems
+from tensorhub_cuda.kernel_cache import build_cubin
+from tensorhub_cuda.kernel_catalog import KERNELS, kernel, read_source
+
+KNOWN = (75, 80, 86, 89, 90, 100, 120)
+CACHE = CacheState("/cache", "default", "ready", "", 0, 0, BOUND_BYTES)
+
+
+def facts(
+    *,
+    driver: str = "13.0",
+    nvrtc: str = "13.0",
+    bindings: str = "13.0.1",
+    torch: str = "13.0",
+    packages: tuple[tuple[str, str], ...] = (("nvidia-cuda-nvrtc", "13.0.88"),),
+    shadowed_by: str = "",
+) -> EnvironmentFacts:
+    """Return facts of a machine on which all is of one CUDA major, but for what is given."""
+    return EnvironmentFacts(
+        driver=Driver("580.65.06" if driver else "", driver, "" if driver else "no NVIDIA driver", ()),
+        nvrtc=Nvrtc(nvrtc, "/site/libnvrtc.so", KNOWN if nvrtc else (), tuple(NvrtcPackage(*each) for each in packages)),
+        torch=Torch("2.14.0", torch),
+        modules=(Module("cuda.bindings", bindings, "/site/cuda/bindings/__init__.py" if bindings else ""),),
+        cache=CACHE,
+        jit_disabled=False,
+        shadowed_by=shadowed_by,
+    )
+
+
+# Judging.
+
+CONSISTENT = {
+    "all of 13": facts(),
+    "minor versions differ": facts(driver="13.0", nvrtc="13.5", torch="13.2", packages=(("nvidia-cuda-nvrtc", "13.5.37"),)),
+    "all of 12": facts(driver="12.8", nvrtc="12.8", bindings="12.9.1", torch="12.8", packages=(("nvidia-cuda-nvrtc-cu12", "12.8.93"),)),
+    "a newer driver": facts(
+        driver="13.1", nvrtc="12.9", bindings="12.9.1", torch="12.8", packages=(("nvidia-cuda-nvrtc-cu12", "12.9.86"),)
+    ),
+    "no driver": facts(driver=""),
+    "torch without CUDA": facts(torch=""),
+    "nothing at all": facts(driver="", nvrtc="", bindings="", torch="", packages=()),
+    "torch alone": facts(driver="", nvrtc="", bindings="", packages=()),
+    "no package, but a toolkit's NVRTC": facts(packages=()),
+}
+
+
+@pytest.mark.parametrize("found", CONSISTENT.values(), ids=CONSISTENT.keys())
+def test_what_fits_together_is_no_problem(found: EnvironmentFacts) -> None:
+    assert find_problems(found) == ()
+
+
+MIXED = {
+    "torch for 12, all else 13": (facts(torch="12.8"), ["torch 2.14.0 for CUDA 12.8"], "cu12"),
+    "torch for 13, all else 12": (
+        facts(nvrtc="12.8", bindings="12.9.1", packages=(("nvidia-cuda-nvrtc-cu12", "12.8.93"),)),
+        ["nvidia-cuda-nvrtc-cu12 12.8.93", "cuda.bindings 12.9.1", "NVRTC 12.8"],
+        "cu13",
+    ),
+    "two packages of NVRTC": (
+        facts(packages=(("nvidia-cuda-nvrtc", "13.0.88"), ("nvidia-cuda-nvrtc-cu12", "12.8.93"))),
+        ["nvidia-cuda-nvrtc-cu12 12.8.93"],
+        "cu13",
+    ),
+    "bindings for 13 that find NVRTC 12": (facts(torch="", nvrtc="12.8", packages=()), ["cuda.bindings 13.0.1", "NVRTC 12.8"], "cu13"),
+    "torch for 12 and bindings for 13": (
+        facts(torch="12.8", nvrtc="", packages=(("nvidia-cuda-nvrtc-cu12", "12.8.93"),)),
+        ["cuda.bindings 13.0.1"],
+        "cu12",
+    ),
+}
+
+
+@pytest.mark.parametrize(("found", "named", "extra"), MIXED.values(), ids=MIXED.keys())
+def test_mixed_majors_are_one_problem_that_names_each_part(found: EnvironmentFacts, named: list[str], extra: str) -> None:
+    problems = [each for each in find_problems(found) if "several CUDA majors" in each.found]
+    assert len(problems) == 1
+    for part in named:
+        assert part in problems[0].found
+    assert f"pip install 'tensorhub-contracts[{extra}]'" in problems[0].remedy
+
+
+def test_the_remedy_removes_what_is_not_torchs() -> None:
+    (problem,) = find_problems(facts(torch="12.8"))
+    removed = problem.remedy.partition("remove ")[2]
+    assert "nvidia-cuda-nvrtc 13.0.88" in removed
+    assert "cuda.bindings 13.0.1" in removed
+    assert "torch" not in removed.partition(", and run")[0]
+
+
+def test_a_driver_that_is_older_than_nvrtc() -> None:
+    (problem,) = find_problems(facts(driver="12.8"))
+    assert "CUDA 12.8" in problem.found
+    assert "NVRTC 13.0" in problem.found
+    assert "cu12" in problem.remedy
+
+
+def test_a_package_that_hides_nvidias() -> None:
+    (problem,) = find_problems(facts(shadowed_by="/work/cuda/__init__.py"))
+    assert "/work/cuda/__init__.py" in problem.found
+
+
+def test_all_problems_are_listed() -> None:
+    assert len(find_problems(facts(driver="12.8", torch="12.8", shadowed_by="/work/cuda/__init__.py"))) == 3
+
+
+# Who decides whether a kernel runs on a device.
+
+HERE = Nvrtc("13.0", "/site/libnvrtc.so", KNOWN, ())
+MISSING = Nvrtc("", "", (), (), "package", "cuda-bindings: expected an installed package")
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TENSORHUB_KERNEL_CACHE", str(tmp_path / "kernels"))
+    monkeypatch.delenv("TENSORHUB_DISABLE_JIT", raising=False)
+    return tmp_path / "kernels"
+
+
+def decided(name: str, sm: int, nvrtc: Nvrtc = HERE, missing: tuple[str, ...] = ()) -> str:
+    there = kernel_there(kernel(name), sm, nvrtc, missing)
+    assert there.available == (there.decided_by is None) == (there.reason == "")
+    return there.decided_by or "runs"
+
+
+def test_the_floor_decides_first(cache: Path) -> None:
+    for each in KERNELS:
+        assert decided(each.name, each.minimum_sm) == "runs"
+        assert decided(each.name, each.minimum_sm - 1, MISSING, ("torch is not installed",)) == "floor"
+
+
+def test_packages_nvrtc_and_the_environment_decide(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "block_fp8_w8a32_tile"
+    assert decided(name, 90, missing=("cuda-core is not installed",)) == "package"
+    assert decided(name, 90, MISSING) == "package"
+    assert decided(name, 131) == "nvrtc"
+    monkeypatch.setenv("TENSORHUB_DISABLE_JIT", "1")
+    assert decided(name, 90) == "disabled"
+    assert decided(name, 90, MISSING) == "disabled"
+
+
+def test_a_file_makes_up_for_the_compiler(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "block_fp8_w8a32_tile"
+    build_cubin(read_source(kernel(name)), 90, cache)
+    assert decided(name, 90, MISSING) == "runs"
+    assert decided(name, 89, MISSING) == "package"
+    monkeypatch.setenv("TENSORHUB_DISABLE_JIT", "1")
+    assert decided(name, 90) == "runs"
+    assert decided(name, 89) == "disabled"
+
+
+# Looking.
+
+
+def test_the_facts_of_this_environment(cache: Path) -> None:
+    found = environment()
+    assert found.nvrtc.version
+    assert Path(found.nvrtc.library).name.startswith("libnvrtc")
+    assert [each.name.startswith("nvidia-cuda-nvrtc") for each in found.nvrtc.packages] == [True]
+    assert found.cache.folder == str(cache)
+    assert found.cache.state == "not made yet"
+    assert not cache.exists()  # looking makes nothing
+    files = {each.name: each.file for each in found.modules}
+    assert Path(files["tensorhub_cuda"]).name == "__init__.py"
+    assert files["cuda.core"]
+    assert bool(found.driver.cuda) != bool(found.driver.reason)
+    assert msgspec.json.decode(msgspec.json.encode(found), type=EnvironmentFacts) == found
+
+
+def test_torch_is_what_it_says_itself_and_is_not_imported() -> None:
+    said = python(
+        "import sys, json\nfrom tensorhub_cuda.environment import environment\nfound = environment().torch\n"
+        "asked = 'torch' in sys.modules\nimport torch\n"
+        "print(json.dumps([found.version, found.cuda, asked, torch.__version__, torch.version.cuda or '']))"
+    ).stdout
+    version, cuda, asked, true_version, true_cuda = json.loads(said)
+    assert (version, cuda, asked) == (true_version, true_cuda, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("__version__ = '2.14.0'\ncuda: Optional[str] = '13.0'\n", Torch("2.14.0", "13.0")),
+        ("__version__ = '2.8.0+cu128'\ncuda = '12.8'\nhip = None\n", Torch("2.8.0+cu128", "12.8")),
+        ("__version__ = '2.13.0+cpu'\ncuda: Optional[str] = None\n", Torch("2.13.0+cpu", "")),
+        ("this is no Python", None),
+        ("raise SystemExit(1)\n", Torch("", "")),
+    ],
+)
+def test_torchs_version_file_is_read_and_not_run(text: str, said: Torch | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("raise SystemExit(1)")
+    (tmp_path / "torch" / "version.py").write_text(text)
+    monkeypatch.delitem(__import__("sys").modules, "torch", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert looking._torch() == (said or Torch(looking._version("torch"), ""))
+
+
+def test_the_drivers_version_is_found_in_both_of_its_files() -> None:
+    for line in (
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun Jul 20 06:43:21 UTC 2025",
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build  (root@host)\nGCC version:  gcc version 11.4.0",
+    ):
+        found = looking._DRIVER_VERSION.search(line)
+        assert found is not None
+        assert found[0] == "580.65.06"
+
+
+LOOK = (
+    "import msgspec\nfrom tensorhub_cuda.environment import environment\nfrom tensorhub_cuda.environment_facts import find_problems\n"
+    "found = environment()\nprint(msgspec.json.encode([found, find_problems(found)]).decode())\n"
+)
+
+
+def test_without_any_package_the_facts_say_so(cache: Path) -> None:
+    out = python("import sys\nfor name in ('cuda', 'torch'): sys.modules[name] = None\n" + LOOK).stdout
+    found, problems = msgspec.json.decode(out, type=tuple[EnvironmentFacts, tuple[object, ...]])
+    assert problems == ()
+    assert found.torch == Torch("", "")
+    assert (found.nvrtc.version, found.nvrtc.decided_by) == ("", "package")
+    assert "cuda-bindings" in found.nvrtc.reason
+    assert "cuda-bindings is missing" in found.driver.reason
+    assert [each.file for each in found.modules if each.name != "tensorhub_cuda"] == [""] * 4
+
+
+def test_a_folder_that_hides_nvidias_package(tmp_path: Path) -> None:
+    (tmp_path / "cuda").mkdir()
+    (tmp_path / "cuda" / "__init__.py").write_text("")
+    out = python(f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\n" + LOOK).stdout
+    _, problems = json.loads(out)
+    assert [str(tmp_path / "cuda" / "__init__.py") in each["found"] for each in problems] == [True]

@@ -1,0 +1,335 @@
+"""The GPU receipt end to end without a GPU: on the mock driver, whose launches the emulator runs, and where there is nothing at all.
+
+What a receipt must never do stands beside what it must: pass without a GPU, pass with a wrong kernel, a changed fixture, or a judge that
+accepts what is known to be bad.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from kernels import gpu_receipt, receipt_on_emulator
+from kernels.mock_driver import build as mock_driver
+from kernels.oracle.fixture_files import FOLDER, describe_files, read_manifest, read_tensors
+from kernels.receipt import checks, measuring, msgspec_stand_in, operator_checks, peers, primitive_checks, timings
+from kernels.receipt.cases import read_cases
+from kernels.receipt.checks import Receipt, require
+from kernels.receipt.machine import Machine
+from kernels.receipt.writing import write_receipt
+from tensorhub_cuda.compiling import compile_cubin
+from tensorhub_cuda.kernel_catalog import KERNELS
+
+ROOT = Path(__file__).parents[2]
+_SCRIPT = ROOT / "tests/kernels/receipt_on_emulator.py"
+_PATH = os.pathsep.join(str(ROOT / folder) for folder in (".", "decoders", "cuda", "tests"))
+
+#: What no test can run: the checks that need torch's CUDA, a second device, a clock that means something, and compute-sanitizer.
+_NEED_A_GPU = {
+    *(f"operator: {name}" for name in ("stream", "no synchronization", "CUDA graph", "graph without prepare", "torch.compile", "opcheck")),
+    "operator: torch.compile with inductor",
+    *("operator: offsets beyond 2 GiB", "operator: second device", "timings", "compute-sanitizer"),
+}
+
+
+class Made:
+    """A receipt as it was written, with what the process said and exited with."""
+
+    def __init__(self, code: int, said: str, folder: Path) -> None:
+        self.code = code
+        self.said = said
+        assert (folder / "receipt.json").exists(), self.said
+        self.document: dict[str, Any] = json.loads((folder / "receipt.json").read_text(encoding="utf-8"))
+        self.page = (folder / "receipt.md").read_text(encoding="utf-8")
+
+    def names(self, state: str) -> set[str]:
+        return {check["name"] for check in self.document["checks"] if check["state"] == state}
+
+    def detail(self, name: str) -> str:
+        return next(str(check["detail"]) for check in self.document["checks"] if check["name"] == name)
+
+
+MakeReceipt = Callable[..., Made]
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the mock driver; kernels are compiled once for all tests."""
+    folder = tmp_path_factory.mktemp("driver")
+    mock_driver.build(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def emulator(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return receipt_on_emulator.build_with_probes(tmp_path_factory.mktemp("emulator"))
+
+
+@pytest.fixture
+def on_emulator(driver: Path, tmp_path: Path) -> MakeReceipt:
+    """Makes a receipt on the mock driver with an emulator's library, in a process that can be told to have no msgspec."""
+
+    def make(library: Path, *arguments: str, without_msgspec: bool = False) -> Made:
+        block = "sys.modules['msgspec'] = None; " if without_msgspec else ""
+        program = f"import runpy, sys; {block}sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+        environment = {**mock_driver.environment(driver), "PYTHONPATH": _PATH}
+        command = [sys.executable, "-c", program, str(_SCRIPT), str(library), "--output", str(tmp_path / "receipt"), *arguments]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+        return Made(done.returncode, done.stdout + done.stderr, tmp_path / "receipt")
+
+    return make
+
+
+@pytest.fixture
+def without_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> MakeReceipt:
+    """Makes a receipt where torch sees no GPU, in this process."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+    def make(*arguments: str) -> Made:
+        code = gpu_receipt.main(["--output", str(tmp_path / "receipt"), *arguments])
+        return Made(code, capsys.readouterr().out, tmp_path / "receipt")
+
+    return make
+
+
+# ---- On the mock driver and the emulator. ---------------------------------------------------------------------------------
+
+
+def test_everything_that_can_run_without_a_gpu_passes_and_nothing_else_is_said_to(on_emulator: MakeReceipt, emulator: Path) -> None:
+    made = on_emulator(emulator)
+    assert made.code == checks.NO_GPU, made.said
+    assert made.names("failed") == set()
+    assert made.names("not run") == _NEED_A_GPU
+    assert made.document["verdict"] == "not run on a GPU"
+    assert "# GPU receipt: not run on a GPU" in made.page
+    passed = made.names("passed")
+    for case in read_manifest()["cases"]:
+        assert {f"judge: {case['name']}", f"operator: {case['name']}"} <= passed
+        assert any(name.endswith(f" on {case['name']}") for name in passed)
+    kernels = {name.split()[1] for name in passed if name.startswith("kernel: ")}
+    assert kernels == set(made.document["kernels"]), "each kernel of the catalog was judged"
+    assert "primitive: probe_mma_e4m3" in passed
+    _says_where_it_was_made(made.document)
+
+
+def _says_where_it_was_made(document: dict[str, Any]) -> None:
+    assert document["device"] == {"sm": 90, "memory": "cpu"}
+    assert document["environment"]["nvrtc"]["version"]
+    assert document["environment"]["torch"]["version"]
+    assert document["fixtures"]["sha256"] == {each["path"]: each["sha256"] for each in read_manifest()["files"]}
+    for kernel in document["kernels"].values():
+        assert kernel["digest"].startswith("sha256:")
+        assert kernel["compute_path"].startswith("cuda.nvrtc.")
+    paths = {check["figures"].get("compute_path") for check in document["checks"] if check["name"].startswith("operator: ")}
+    assert len(paths - {None}) == 5, "every matrix kernel was chosen by a call"
+
+
+def test_kernels_that_answer_wrongly_fail_by_name(on_emulator: MakeReceipt, tmp_path: Path) -> None:
+    """Two mistakes: origins of members and slices are ignored, and w8a32 rounds products before it adds them."""
+    ignores_origins = ("scaled_linear.cuh", "linear.scale_rows != nullptr ?", "false ?")
+    product = "x_values[i], weight_values[j]"
+    rounds_twice = ("block_fp8_w8a32.cu", f"__fmaf_rn({product}, ", f"__fadd_rn(__fmul_rn({product}), ")
+    made = on_emulator(receipt_on_emulator.build_with_probes(tmp_path, ignores_origins, rounds_twice), "--only", "kernels")
+    assert made.code == checks.FAILED, made.said
+    failed = [name.split(" on ")[1].split("/") for name in made.names("failed")]
+    assert {problem for problem, lane in failed if lane != "w8a32"} == {"members", "slice"}
+    of_w8a32 = {case["name"].split("/")[0] for case in read_manifest()["cases"] if case["lane"] == "w8a32"}
+    assert {problem for problem, lane in failed if lane == "w8a32"} == of_w8a32 - {"one-element"}
+    assert "elements wrong, the first at" in made.detail("kernel: block_fp8_w8a32_tile on slice/w8a32")
+    assert "# GPU receipt: failed" in made.page
+    assert "kernel: block_fp8_w8a32_tile on slice/w8a32" in made.page
+
+
+def test_a_machine_without_msgspec_will_do(on_emulator: MakeReceipt, emulator: Path) -> None:
+    made = on_emulator(emulator, "--only", "primitives", without_msgspec=True)
+    assert made.code == checks.NO_GPU, made.said
+    assert made.document["stood_in_for_msgspec"]
+    assert made.names("failed") == set()
+    assert "primitive: probe_e4m3" in made.names("passed")
+    assert made.detail("kernels") == "--only primitives"
+
+
+# ---- Where there is nothing. ----------------------------------------------------------------------------------------------
+
+
+def test_without_a_gpu_it_is_not_run(without_gpu: MakeReceipt) -> None:
+    made = without_gpu()
+    assert made.code == checks.NO_GPU, made.said
+    assert made.names("not run") == set(gpu_receipt.SECTIONS)
+    assert "fixtures" in made.names("passed")
+    assert made.detail("kernels").startswith("no GPU")
+    assert "device" not in made.document
+    assert "| device | none |" in made.page
+
+
+def test_a_changed_fixture_fails_by_name_and_nothing_is_judged_by_it(without_gpu: MakeReceipt, tmp_path: Path) -> None:
+    shutil.copytree(FOLDER, tmp_path / "fixtures")
+    content = bytearray((tmp_path / "fixtures/tile.safetensors").read_bytes())
+    content[len(content) // 2] ^= 0x10
+    (tmp_path / "fixtures/tile.safetensors").write_bytes(content)
+    made = without_gpu("--fixtures", str(tmp_path / "fixtures"))
+    assert made.code == checks.FAILED, made.said
+    assert made.names("failed") == {"fixtures"}
+    assert made.detail("fixtures").startswith("tile.safetensors: SHA-256")
+    assert made.names("passed") == set()
+
+
+def test_a_known_bad_answer_that_is_right_fails(without_gpu: MakeReceipt, tmp_path: Path) -> None:
+    """A right answer in a known-bad one's place, with a manifest that fits: the judge accepts it, so the judge is not to be trusted."""
+    shutil.copytree(FOLDER, tmp_path / "fixtures")
+    path = tmp_path / "fixtures/one-element.safetensors"
+    content = path.read_bytes()
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    start = 8 + int.from_bytes(content[:8], "little")
+    right, wrong = (header[f"w8a32.{name}"]["data_offsets"] for name in ("expected", "wrong.reciprocal-scale"))
+    changed = bytearray(content)
+    changed[start + wrong[0] : start + wrong[1]] = content[start + right[0] : start + right[1]]
+    path.write_bytes(changed)
+    manifest = read_manifest()
+    manifest["files"] = describe_files(tmp_path / "fixtures")
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    made = without_gpu("--fixtures", str(tmp_path / "fixtures"), "--manifest", str(tmp_path / "manifest.json"))
+    assert made.code == checks.FAILED, made.said
+    assert made.names("failed") == {"judge: one-element/w8a32"}
+    assert made.detail("judge: one-element/w8a32") == "known-bad answers are accepted: reciprocal-scale"
+
+
+def test_make_runs_it_with_the_python_that_is_named(tmp_path: Path) -> None:
+    command = ["make", "gpu-test", f"PYTHON={sys.executable}", f"GPU_TEST_ARGS=--output {tmp_path}"]
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "MAKEFLAGS", "MAKELEVEL")}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert "not run on a GPU: " in done.stdout, done.stdout + done.stderr
+    assert f"Error {checks.NO_GPU}" in done.stderr
+    assert (tmp_path / "receipt.json").exists()
+
+
+# ---- The record itself. ---------------------------------------------------------------------------------------------------
+
+
+def _silent(deadline: float = 1e9) -> Receipt:
+    return Receipt(deadline, says=lambda line: None)
+
+
+def test_what_is_not_run_never_passes() -> None:
+    receipt = _silent()
+    assert receipt.check("right", lambda: "so it is")
+    assert receipt.exit_code(on_gpu=True) == checks.PASSED
+    assert receipt.exit_code(on_gpu=False) == checks.NO_GPU
+    receipt.not_run("may be left out", "no such device", required=False)
+    assert receipt.exit_code(on_gpu=True) == checks.PASSED
+    receipt.not_run("must run", "no such device")
+    assert receipt.exit_code(on_gpu=True) == checks.INCOMPLETE
+    assert not receipt.check("wrong", lambda: require(False, "it is wrong") or "")
+    assert receipt.exit_code(on_gpu=True) == checks.FAILED
+    assert receipt.exit_code(on_gpu=False) == checks.FAILED
+    assert _silent().exit_code(on_gpu=True) == checks.INCOMPLETE, "a receipt of nothing"
+
+
+def test_any_error_is_a_failure_and_says_where() -> None:
+    receipt = _silent()
+    receipt.check("broken", lambda: str(1 // 0))
+    assert receipt.checks[0].state == "failed"
+    assert "ZeroDivisionError" in receipt.checks[0].detail
+    assert Path(__file__).name in receipt.checks[0].detail
+
+
+def test_after_the_deadline_checks_are_not_run() -> None:
+    receipt = _silent(deadline=-1.0)
+    assert not receipt.check("late", lambda: "never asked")
+    assert receipt.checks[0].state == "not run"
+    assert receipt.exit_code(on_gpu=True) == checks.INCOMPLETE
+
+
+def test_what_stands_in_for_msgspec_does_what_is_used_of_it() -> None:
+    class Point(msgspec_stand_in.Struct, frozen=True):
+        x: int
+        names: tuple[str, ...] = ()
+
+    point = Point(1, names=("a", "b"))
+    assert msgspec_stand_in.decode(msgspec_stand_in.encode(point), type=Point) == point
+    assert hash(point) == hash(Point(1, names=("a", "b")))
+    with pytest.raises(AttributeError):
+        point.x = 2  # type: ignore[misc]  # that it is refused is the test
+    for content in (b"{", b'{"y": 1}', b"[]"):
+        with pytest.raises(msgspec_stand_in.DecodeError):
+            msgspec_stand_in.decode(content, type=Point)
+    assert not msgspec_stand_in.install_if_missing(), "msgspec is installed here"
+
+
+# ---- What a GPU will be given. --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sm", [80, 89, 90, 100, 120])
+def test_the_probes_compile_for_every_architecture(sm: int) -> None:
+    probes = {probe.name for probe in primitive_checks.probes(read_tensors(FOLDER / "conversions.safetensors")) if probe.minimum_sm <= sm}
+    code = compile_cubin(primitive_checks.source(), sm).code
+    assert not [name for name in probes if f".text.{name}\0".encode() not in code]
+
+
+def test_the_page_for_kernel_engineers_knows_every_kernel() -> None:
+    """Its table is compared with the catalog: name, lane, floor, tile, threads, shared memory, what it takes."""
+    page = (ROOT / "docs/gpu.md").read_text(encoding="utf-8")
+    for each in KERNELS:
+        lane = "quantizes for w8a8" if each.compute == "quantize" else each.compute
+        takes = "K % 16 = 0, rows on 16 bytes" if each.needs_alignment else "any K, stride and alignment"
+        tile = f"{each.tile_m} \N{MULTIPLICATION SIGN} {each.tile_n}"
+        assert f"| `{each.name}` | {lane} | sm_{each.minimum_sm} | {tile} | {each.threads} | {each.shared_bytes:,} | {takes} |" in page
+    assert page.count("| `") == len(KERNELS), "no kernel that there is not"
+
+
+def test_timings_make_a_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """All of the timings but the clock, on host memory: a fault in them would cost time on a GPU."""
+
+    def answer(x: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, *_unused: object) -> torch.Tensor:
+        spread = scale.repeat_interleave(128, 0).repeat_interleave(128, 1)
+        return (x.float() @ (weight.view(torch.float8_e4m3fn).float() * spread).t()).to(x.dtype)
+
+    def one_launch(launch: Callable[[int], object], rotations: int) -> float:
+        launch(rotations - 1)
+        return 12.5
+
+    monkeypatch.setattr(timings, "block_fp8_linear", answer)
+    monkeypatch.setattr(timings, "prepare", lambda *_unused: None)
+    monkeypatch.setattr(timings, "microseconds", one_launch)
+    monkeypatch.setattr(timings, "rotations_for", lambda *_unused: 3)
+    receipt = _silent()
+    receipt.check("timings: ceilings", lambda: "copy 4 GB/s")
+    ceilings = measuring.Ceilings(copy_bytes=4e9, bf16_operations=1e12)
+    timings._check_shape(receipt, Machine(torch.device("cpu"), 0, 90), ceilings, 256, 384, 16, peers=True)
+    assert not receipt.of("failed"), receipt.of("failed")
+    assert {check.name for check in receipt.of("passed")} >= {f"timings: {lane} N=256 K=384 M=16" for lane in ("w8a16", "w8a8", "w8a32")}
+    assert "peer: torch BF16 linear N=256 K=384 M=16" in {check.name for check in receipt.of("passed")}
+    assert len([check for check in receipt.checks if check.name.startswith("peer: ")]) == len(peers.PEERS)
+    write_receipt(tmp_path, receipt.as_document(on_gpu=True))
+    page = (tmp_path / "receipt.md").read_text(encoding="utf-8")
+    moved = 256 * 384 + 2 * 3 * 4 + 16 * 384 * 2 + 16 * 256 * 2
+    assert f"| 256 | 384 | 16 | w8a16 | block_fp8_w8a16_small_m16 | 12.50 | {moved / 4e9 * 1e6:.2f} | {moved / 12.5e-6 / 4e9:.2f} |" in page
+
+
+def test_a_wrong_peer_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timings, "block_fp8_linear", lambda x, weight, *_unused: torch.ones(x.shape[0], weight.shape[0]))
+    of = peers.Projection.random(128, 128, 2, torch.device("cpu"), 2)
+    with pytest.raises(checks.NotRunError, match="called wrongly"):
+        timings._time_peer(of, lambda of: lambda index: torch.zeros(2, 128))
+
+
+def test_what_torch_says_of_the_operator_can_be_asked() -> None:
+    """The same checks on the operator's CPU implementation, so that they are known to work before a GPU asks.
+
+    It rounds code times scale to BF16, which the judge tells from w8a16, once compiled and eager calls were the same.
+    """
+    import tensorhub_decoders.resident_operator  # noqa: F401  registers the operator's CPU implementation
+
+    case = next(case for case in read_cases(read_manifest(), FOLDER) if case.name == "tails/w8a16")
+    machine = Machine(torch.device("cpu"), 0, 90)
+    assert "test_schema" in operator_checks._opcheck(machine, case)
+    with pytest.raises(checks.CheckFailedError, match="elements wrong, the first at"):
+        operator_checks._compiled(machine, case, "eager")
