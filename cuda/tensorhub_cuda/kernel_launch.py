@@ -135,8 +135,27 @@ def _ready(kernel: Kernel, device_index: int, stream: int) -> LoadedKernel:
 
 
 def _load(kernel: Kernel, device_index: int) -> LoadedKernel:
-    loaded = _ready_kernels[kernel.name, device_index] = loaded_kernel(kernel, device_index)
+    loaded = loaded_kernel(kernel, device_index)
+    _put_on_device(loaded, device_index)
+    _ready_kernels[kernel.name, device_index] = loaded
     return loaded
+
+
+def _put_on_device(loaded: LoadedKernel, device_index: int) -> None:
+    """Have the driver load the code now: it would at the first launch, which the capture of a graph does not bear."""
+    driver = importlib.import_module("cuda.bindings.driver")
+    result, function = driver.cuKernelGetFunction(loaded.handle.handle)
+    if result == driver.CUresult.CUDA_ERROR_INVALID_CONTEXT:
+        _make_current(device_index)
+        result, function = driver.cuKernelGetFunction(loaded.handle.handle)
+    if int(result) == 0:
+        try:
+            (result,) = driver.cuFuncLoad(function)
+        except RuntimeError:  # a driver before CUDA 12.4 has no such function, and loads at the first launch
+            return
+    if int(result) != 0:
+        remedy = "Run tensorhub doctor to see what the driver says."
+        raise KernelUnavailable("driver", loaded.kernel.name, f"code that CUDA device {device_index} loads", str(result), remedy)
 
 
 def _is_capturing(stream: int, device_index: int) -> bool:

@@ -45,7 +45,7 @@ enum { MAX_DEVICES = 4, MAX_STREAMS = 64, MAX_FAULTS = 16, DEFAULT_SHARED_LIMIT 
 typedef struct { int device; } Context;
 typedef struct { int device; int capturing; } Stream;
 typedef struct { unsigned char *code; size_t size; } Library;
-typedef struct { char name[160]; Library *library; int shared_limit[MAX_DEVICES]; } Kernel;
+typedef struct { char name[160]; Library *library; int shared_limit[MAX_DEVICES], on_device[MAX_DEVICES]; } Kernel;
 typedef struct { char function[64]; Result result; int times; } Fault;
 
 /* What the test sees of a launch; `arguments` points to the value of each parameter, as it does for the driver. */
@@ -247,7 +247,19 @@ Result cuLibraryGetKernel(Kernel **kernel, Library *library, const char *name) {
     return SUCCESS;
 }
 Result cuKernelGetLibrary(Library **library, Kernel *kernel) { *library = kernel->library; return SUCCESS; }
-Result cuKernelGetFunction(Kernel **function, Kernel *kernel) { *function = kernel; return SUCCESS; }
+Result cuKernelGetFunction(Kernel **function, Kernel *kernel) {
+    MAY_FAIL;
+    if (!current) return INVALID_CONTEXT;
+    *function = kernel;
+    return SUCCESS;
+}
+/* Code comes to the device at its first launch, as the driver loads lazily, or when it is asked to. */
+Result cuFuncLoad(Kernel *function) {
+    MAY_FAIL;
+    if (!current) return INVALID_CONTEXT;
+    function->on_device[current->device] = 1;
+    return SUCCESS;
+}
 Result cuKernelGetAttribute(int *value, int attribute, Kernel *kernel, int device) {
     if (!valid(device)) return INVALID_DEVICE;
     switch (attribute) {
@@ -286,7 +298,9 @@ Result cuLaunchKernelEx(const LaunchConfiguration *configuration, Kernel *kernel
         Stream *stream = created(configuration->stream);
         if (!stream) return INVALID_HANDLE;
         if (stream->device != device) return INVALID_HANDLE;
+        if (stream->capturing && !kernel->on_device[device]) return STREAM_CAPTURE_UNSUPPORTED;
     }
+    kernel->on_device[device] = 1;
     const unsigned *grid = configuration->grid, *block = configuration->block;
     if (!grid[0] || !grid[1] || !grid[2] || grid[0] > INT32_MAX || grid[1] > MAX_GRID_Y || grid[2] > MAX_GRID_Y) return INVALID_VALUE;
     if (!block[0] || !block[1] || !block[2] || (uint64_t)block[0] * block[1] * block[2] > MAX_THREADS) return INVALID_VALUE;
