@@ -151,6 +151,13 @@ def resident(scratch: Path) -> None:
     project_with_stored_weights()
 
 
+def launch(scratch: Path) -> None:
+    """One launch."""
+    from launch_cost import print_launch_cost
+
+    print_launch_cost(scratch)
+
+
 PARTS = {
     "warm": warm,
     "cold": cold,
@@ -159,6 +166,7 @@ PARTS = {
     "upcast": upcast,
     "loading": loading,
     "resident": resident,
+    "launch": launch,
 }
 
 

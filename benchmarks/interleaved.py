@@ -98,7 +98,8 @@ def prime_memory(megabytes: int) -> None:
     A virtual machine that gives unused memory back to its host pays for it at the next touch, sometimes seconds; which
     candidate pays would be chance. Afterwards the kernel has that much memory at hand for whoever is next.
     """
-    touch = f"import mmap; m = mmap.mmap(-1, {megabytes} << 20); m.madvise(mmap.MADV_HUGEPAGE); [m.__setitem__(at, 1) for at in range(0, len(m), 4096)]"
+    take = f"import mmap; m = mmap.mmap(-1, {megabytes} << 20); m.madvise(mmap.MADV_HUGEPAGE)"
+    touch = f"{take}; [m.__setitem__(at, 1) for at in range(0, len(m), 4096)]"
     subprocess.run([sys.executable, "-S", "-c", touch], check=True)
 
 
