@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from tensorhub_contracts.inspection import Inspection, Unit
     from tensorhub_contracts.inspector import inspect, inspect_hf_fp8_blockwise
     from tensorhub_contracts.lane_names import LaneName, parse_lane
-    from tensorhub_contracts.loading import LoadedWeights, LoadReport, load
+    from tensorhub_contracts.load_report import LoadedWeights, LoadReport, UnsupportedLane
+    from tensorhub_contracts.loading import load
     from tensorhub_contracts.owned_contracts import OwnedContracts, read_contracts
     from tensorhub_contracts.plugins import installed_plugins
     from tensorhub_contracts.problems import Problem, problem_details
@@ -48,8 +49,8 @@ _HOMES = {
     "ImageLanes": "image_lanes",
     "Inspection": "inspection",
     "LaneName": "lane_names",
-    "LoadReport": "loading",
-    "LoadedWeights": "loading",
+    "LoadReport": "load_report",
+    "LoadedWeights": "load_report",
     "OwnedContracts": "owned_contracts",
     "PluginError": "errors",
     "PluginSelectionError": "errors",
@@ -59,6 +60,7 @@ _HOMES = {
     "RegistryError": "errors",
     "TensorhubError": "errors",
     "Unit": "inspection",
+    "UnsupportedLane": "load_report",
     "Verdict": "verdict",
     "Violation": "errors",
     "record_artifact": "artifact_record",
@@ -100,6 +102,7 @@ __all__ = [
     "RegistryError",
     "TensorhubError",
     "Unit",
+    "UnsupportedLane",
     "Verdict",
     "Violation",
     "__version__",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -14,45 +14,24 @@ from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.execution_lanes import derive_execution_lanes
 from tensorhub_contracts.inspection import Inspection
 from tensorhub_contracts.inspector import inspect
+from tensorhub_contracts.load_report import LoadedWeights, LoadReport, UnsupportedLane
 from tensorhub_contracts.plugin_loading import Claim
 from tensorhub_contracts.plugins import installed_plugins
 from tensorhub_contracts.satisfying import satisfies
-from tensorhub_contracts.verdict import ComponentVerdict, RejectedLane
+from tensorhub_contracts.verdict import ComponentVerdict
+
+#: The codes of refusals that let a load go on to the next lane that the caller names: it is not supported here.
+NOT_SUPPORTED_HERE: Final = frozenset({"lane-unavailable", "floor-unmet", "load-unsupported", "kernel-unavailable"})
 
 
-class LoadReport(msgspec.Struct, frozen=True):
-    """What was loaded, by whom, and how.
+class _Asked(msgspec.Struct, frozen=True):
+    """What a caller asks of a load, beside the lane."""
 
-    `lane_asked` is empty if any would do; `rejected` are the lanes that were passed over, with who decided. `compute_paths`
-    maps what computed to the weights that it computed, as the decoder reports them; tensors that are as they are stored
-    are in none. `stored_bytes` is what the checkpoint's tensors take in its files, `resident_bytes` what the loaded ones
-    take in memory. `resident` says whether weights keep their stored form.
-    """
-
-    path: str
-    component: str
-    headers_digest: str
-    contract: str
-    digest: str
-    lane_asked: str
-    lane: str
-    decoder: str
-    distribution: str
-    version: str
-    rejected: tuple[RejectedLane, ...]
-    device: str
+    lanes: tuple[str, ...]
     dtype: str
     resident: bool
-    compute_paths: Mapping[str, tuple[str, ...]]
-    stored_bytes: int
-    resident_bytes: int
-
-
-class LoadedWeights(msgspec.Struct, frozen=True):
-    """The tensors of a checkpoint by name, and the report of how they came to be."""
-
-    weights: Mapping[str, Any]
-    report: LoadReport
+    device: str
+    sm: int | None
 
 
 def load(
@@ -62,7 +41,7 @@ def load(
     dtype: str,
     resident: bool,
     contract: str | None = None,
-    lane: str | None = None,
+    lane: str | Sequence[str] | None = None,
     device: str = "cpu",
     sm: int | None = None,
 ) -> LoadedWeights:
@@ -70,26 +49,47 @@ def load(
 
     `dtype` is what quantized weights become: BF16 or F16 in a lane of 16-bit activations, F32 in one of 32. `resident`
     asks for weights that stay in their stored form: each comes as the module that computes with it. A decoder that only
-    decodes ahead of time is refused with True, and one that knows no other device with any but the CPU.
-    With `contract`, exactly that one is accepted. `lane` is a family, a body or a lane; without it the best one is taken,
-    and the report says which were passed over. `device` is where weights go, by the name that the decoder knows, and `sm`
-    its compute capability (90 is 9.0; `tensorhub_decoders.devices.compute_capability` asks torch): without it, only lanes
-    without a floor run. A `dtype` that the lane does not have is refused. Raises `Refusal` with
-    everything that is wrong; a decoder's own errors propagate, and nothing falls back to another lane.
+    decodes ahead of time is refused with True, and one that knows no other device with any but the CPU. With `contract`,
+    exactly that one is accepted.
+
+    `lane` is a family, a body or a lane, or several in the order in which they are wanted: the next one is taken only if
+    one before it is not supported here (`NOT_SUPPORTED_HERE`), and the report says so. Without it the best one of the
+    image is taken. `device` is where weights go, by the name that the decoder knows, and `sm` its compute capability (90
+    is 9.0; `tensorhub_decoders.devices.compute_capability` asks torch): without it, only lanes without a floor run.
+
+    Raises `Refusal` with everything that is wrong, of each lane that was asked for; a decoder's own errors propagate.
     """
+    lanes = () if lane is None else (lane,) if isinstance(lane, str) else tuple(lane)
+    asked = _Asked(lanes, dtype, resident, device, sm)
     inspection = inspect(source, component, contract=contract).require()
-    demand = Demand(lanes={} if lane is None else {EVERY_COMPONENT: lane}, sm=sm)
+    unsupported: list[UnsupportedLane] = []
+    for each in lanes or (None,):
+        try:
+            return _load_in(each, inspection, asked, unsupported)
+        except Refusal as refusal:
+            if each is None or len(lanes) == 1 or not NOT_SUPPORTED_HERE.issuperset(refusal.codes):
+                raise
+            unsupported.append(UnsupportedLane(each, tuple(refusal.violations)))
+    raise Refusal([violation for each in unsupported for violation in each.violations], nearest=inspection.contract)
+
+
+def _load_in(lane: str | None, inspection: Inspection, asked: _Asked, unsupported: Sequence[UnsupportedLane]) -> LoadedWeights:
+    """Load in one lane, or in the best one."""
+    demand = Demand(lanes={} if lane is None else {EVERY_COMPONENT: lane}, sm=asked.sm)
     (verdict,) = satisfies(inspection, derive_execution_lanes(), demand).components
     function = _claim(verdict).function
-    asked = _understood(function, verdict, resident=resident, device=device)
+    words = _understood(function, verdict, resident=asked.resident, device=asked.device)
     weights: dict[str, Any] = {}
     computed: dict[str, list[str]] = {}
-    for name, tensor, compute_path in function(inspection, lane=verdict.lane, dtype=dtype, **asked):
+    for name, tensor, compute_path in function(inspection, lane=verdict.lane, dtype=asked.dtype, **words):
         weights[name] = tensor
-        for path in (compute_path,) if isinstance(compute_path, str) else compute_path:
-            if path:
-                computed.setdefault(path, []).append(name)
-    return LoadedWeights(weights, _report(inspection, verdict, weights, computed, lane or "", device, dtype, resident))
+        for path in _paths(compute_path):
+            computed.setdefault(path, []).append(name)
+    return LoadedWeights(weights, _report(inspection, verdict, weights, computed, asked, unsupported))
+
+
+def _paths(compute_path: str | tuple[str, ...]) -> Iterator[str]:
+    yield from (path for path in ((compute_path,) if isinstance(compute_path, str) else compute_path) if path)
 
 
 def _understood(function: Callable[..., Any], verdict: ComponentVerdict, *, resident: bool, device: str) -> dict[str, Any]:
@@ -123,10 +123,8 @@ def _report(
     verdict: ComponentVerdict,
     weights: Mapping[str, Any],
     computed: Mapping[str, list[str]],
-    lane_asked: str,
-    device: str,
-    dtype: str,
-    resident: bool,
+    asked: _Asked,
+    unsupported: Sequence[UnsupportedLane],
 ) -> LoadReport:
     assert inspection.checkpoint is not None  # a proved contract has one
     return LoadReport(
@@ -135,15 +133,16 @@ def _report(
         headers_digest=verdict.headers_digest,
         contract=verdict.contract,
         digest=verdict.digest,
-        lane_asked=lane_asked,
+        lanes_asked=asked.lanes,
+        unsupported=tuple(unsupported),
         lane=verdict.lane,
         decoder=verdict.decoder,
         distribution=verdict.distribution,
         version=verdict.version,
         rejected=verdict.rejected,
-        device=device,
-        dtype=dtype,
-        resident=resident,
+        device=asked.device,
+        dtype=asked.dtype,
+        resident=asked.resident,
         compute_paths={path: tuple(names) for path, names in computed.items()},
         stored_bytes=inspection.checkpoint.payload_bytes,
         resident_bytes=sum(int(tensor.nbytes) for tensor in weights.values()),

@@ -46,7 +46,7 @@ def load_model(
     resident: bool,
     contract: str | None = None,
     model_class: type[Any] | None = None,
-    lane: str | None = None,
+    lane: str | Sequence[str] | None = None,
     device: str = "cpu",
     unused: Sequence[str] = (),
 ) -> tuple[Any, ModelReport]:
@@ -86,7 +86,7 @@ def load_hf_fp8_blockwise(
     dtype: str,
     resident: bool,
     model_class: type[Any] | None = None,
-    lane: str | None = None,
+    lane: str | Sequence[str] | None = None,
     device: str = "cpu",
     unused: Sequence[str] = (),
 ) -> tuple[Any, ModelReport]:

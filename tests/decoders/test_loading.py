@@ -71,7 +71,7 @@ def test_what_is_loaded_is_the_formula(contract: str, lane: str, dtype: str, tmp
         assert bytes_of(loaded.weights[name]) == tensor.data
     report = loaded.report
     assert report.lane.startswith(lane)
-    assert (report.lane_asked, report.contract, report.dtype, report.resident) == (lane, contract, dtype, False)
+    assert (report.lanes_asked, report.contract, report.dtype, report.resident) == ((lane,), contract, dtype, False)
     assert {path: sorted(names) for path, names in report.compute_paths.items()} == {
         "cpu.upcast": sorted(unit.names["weight"] for unit in units)
     }
@@ -219,6 +219,49 @@ def test_what_cannot_be_had_is_refused(arguments: dict[str, Any], code: str, lla
     with pytest.raises(Refusal) as caught:
         load(llama, **{"dtype": "BF16", "resident": False, **arguments})
     assert caught.value.codes == (code,)
+
+
+def test_another_lane_is_taken_only_if_the_caller_names_it_and_is_reported(llama: Path) -> None:
+    report = load(llama, lane=("fp8-w8a8-dynamic", "fp8-w8a16"), dtype="BF16", resident=True).report
+    assert (report.lanes_asked, report.lane) == (("fp8-w8a8-dynamic", "fp8-w8a16"), "fp8-w8a16+eager")
+    assert [(each.lane, [violation.code for violation in each.violations]) for each in report.unsupported] == [
+        ("fp8-w8a8-dynamic", ["floor-unmet"])
+    ]
+    assert set(report.compute_paths) == {"cpu.strip_upcast_w8a16"}
+    with pytest.raises(Refusal) as caught:
+        load(llama, lane="fp8-w8a8-dynamic", dtype="BF16", resident=True)
+    assert caught.value.codes == ("floor-unmet",)
+
+
+def test_where_no_lane_is_supported_each_says_why(llama: Path) -> None:
+    with pytest.raises(Refusal) as caught:
+        load(llama, lane=["fp8-w8a8-dynamic", "nvfp4-w4a4-static", "bf16"], dtype="BF16", resident=True)
+    assert {(each.code, each.object) for each in caught.value.violations} >= {
+        ("floor-unmet", "fp8-w8a8-dynamic"),
+        ("lane-unavailable", "nvfp4-w4a4-static"),
+        ("lane-unavailable", "bf16"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("lanes", "dtype", "code"),
+    [(("fp8-w8a32", "fp8-w8a16"), "BF16", "lane-dtype"), (("FP8", "fp8-w8a16"), "BF16", "lane-malformed")],
+)
+def test_nothing_but_what_is_not_supported_here_moves_a_load_on(lanes: tuple[str, ...], dtype: str, code: str, llama: Path) -> None:
+    with pytest.raises(Refusal) as caught:
+        load(llama, lane=lanes, dtype=dtype, resident=False)
+    assert caught.value.codes == (code,)
+
+
+def test_a_bad_value_moves_no_load_on(llama: Path) -> None:
+    content = bytearray((llama / "model.safetensors").read_bytes())
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    begin = header["model.layers.0.mlp.up_proj.weight"]["data_offsets"][0]
+    content[8 + int.from_bytes(content[:8], "little") + begin] = 0x7F
+    (llama / "model.safetensors").write_bytes(content)
+    with pytest.raises(Refusal) as caught:
+        load(llama, lane=("fp8-w8a16", "fp8-w8a32"), dtype="BF16", resident=True)
+    assert caught.value.codes == ("payload-values",)
 
 
 def test_a_transposed_grid_is_refused_by_name_through_this_door_too(llama: Path, tmp_path: Path) -> None:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from plugins.installing import ROOT, build_wheel
+from producing.making import BLOCKWISE, ROWWISE, done, noise, save, small_model
+from safetensors.torch import load_file, save_file
 from tensorhub_decoders.resident_experts import StackedExperts
-from tensorhub_decoders.resident_linear import BlockFp8Linear, RowFp8Linear
+from tensorhub_decoders.resident_linear import BlockFp8Linear, ResidentModule, RowFp8Linear
+from torch.nn import functional
 
 from tensorhub_contracts import Refusal, load
 
@@ -86,4 +93,67 @@ def test_a_decoder_that_only_decodes_ahead_of_time_is_refused_by_name(tmp_path: 
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(Refusal) as caught:
         load(tmp_path, dtype="BF16", resident=True, contract="cozy.fp8-storage@1")
-    assert [(each.code, "storage" in each.object) for each in caught.value.violations] == [("load-unsupported", True)]
+    (violation,) = caught.value.violations
+    assert (violation.code, violation.object) == ("load-unsupported", "tensorhub_decoders.cozy_fp8_storage:decode_cozy_fp8_storage")
+    assert "resident=False" in violation.remedy
+
+
+ASK_A_PLUGIN = """
+import json, sys
+from tensorhub_contracts import Refusal, load
+found = []
+for arguments in ({"resident": True}, {"resident": True, "device": "cuda"}, {"resident": False, "device": "cuda"}):
+    try:
+        load(sys.argv[1], dtype="BF16", **arguments)
+    except Refusal as refusal:
+        found.append([(each.code, each.object, each.expected) for each in refusal.violations])
+early = "torch" in sys.modules
+loaded = load(sys.argv[1], dtype="BF16", resident=False)
+print(json.dumps([found, early, loaded.report.decoder, loaded.report.distribution, loaded.weights["a.weight"].tolist()]))
+"""
+
+
+def test_a_plugin_that_knows_neither_residency_nor_devices_is_refused_by_name(tmp_path: Path) -> None:
+    """The template's wheel, unpacked onto the path of another process: by its decoder, before anything is decoded."""
+    with zipfile.ZipFile(build_wheel(ROOT / "template", tmp_path / "wheel")) as wheel:
+        wheel.extractall(tmp_path / "site")
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    save_file({"a.weight": torch.tensor([[3, -5]], dtype=torch.int8), "a.weight_scale": torch.tensor([0.5])}, tree / "model.safetensors")
+    (tree / "config.json").write_text(json.dumps({"quantization_config": {"quant_method": "acme-int8"}}))
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+    done = subprocess.run(
+        [sys.executable, "-c", ASK_A_PLUGIN, tree], capture_output=True, text=True, timeout=60, check=False, env=environment, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    found, early, decoder, distribution, weight = json.loads(done.stdout)
+    assert (decoder, distribution, weight) == ("acme_int8.plugin:decode_int8_channel", "acme-int8", [[1.5, -2.5]])
+    resident, device = (["load-unsupported", decoder, f"a decoder that takes `{what}`"] for what in ("resident", "device"))
+    assert found == [[resident], [resident, device], [device]]
+    assert not early, "refused without torch"
+
+
+@pytest.mark.parametrize("contract", [BLOCKWISE, ROWWISE])
+def test_what_produce_writes_loads_resident(contract: str, tmp_path: Path) -> None:
+    """Every matrix and every stack, of odd shapes: the bytes of the file, and the numbers of the upcast weight."""
+    dense = save(tmp_path / "dense", small_model(), config={})
+    quantized = done("produce", dense, tmp_path / "made", "--contract", contract)["quantized"]
+    stored = {name: tensor for path in sorted((tmp_path / "made").glob("*.safetensors")) for name, tensor in load_file(path).items()}
+    loaded = load(tmp_path / "made", dtype="BF16", resident=True)
+    upcast = load(tmp_path / "made", dtype="BF16", resident=False)
+    assert loaded.report.contract == contract
+    modules = {name: module for name, module in loaded.weights.items() if isinstance(module, ResidentModule)}
+    assert set(modules) == set(quantized)
+    assert any("experts" in name for name in modules) == (contract == BLOCKWISE)
+    suffix = "_scale_inv" if contract == BLOCKWISE else "_scale"
+    for name, module in modules.items():
+        (held,) = (unit for _, _, unit in module.stored_weights())
+        assert torch.equal(held.weight.view(torch.uint8), stored[name].view(torch.uint8)), name
+        assert torch.equal(held.scale, stored[f"{name}{suffix}"]), name
+        x = noise(5, module.shape[-1])
+        matrices = [(module.weight, upcast.weights[name])] if module.shape == module.shape[-2:] else list(zip(module, upcast.weights[name], strict=True))
+        for operand, matrix in matrices:
+            assert torch.equal(functional.linear(x, operand), functional.linear(x, matrix)), name
+    others = set(loaded.weights) - set(modules)
+    assert all(torch.equal(loaded.weights[name], stored[name]) for name in others)
+    assert others | set(modules) == {name for name in stored if not name.endswith(suffix)}

@@ -8,6 +8,7 @@ import io
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,18 +20,21 @@ import tensorhub_decoders.resident_projection as resident_projection
 import tensorhub_decoders.resident_weight as resident_weight
 import tiny_models
 import torch
+from producing.making import BLOCKWISE, ROWWISE, done
 from safetensors.torch import load_file, save_file
 from tensorhub_decoders import upcast_strips
 from tensorhub_decoders.resident_experts import ResidentExperts
 from tensorhub_decoders.resident_linear import ResidentLinear
+from tensorhub_decoders.resident_operand import ResidentOperand
 from tensorhub_decoders.resident_placing import resident_modules
 from tensorhub_decoders.resident_weight import StoredWeight
 from tensorhub_decoders.whole_models import ModelReport, load_hf_fp8_blockwise, load_model
-from transformers import AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
+from transformers import AutoModelForCausalLM, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from tensorhub_contracts import Refusal
 
-TOKENS = torch.arange(1, 97).view(2, 48) * 2
+TOKENS = torch.arange(1, 41).view(2, 20) * 2
+FEW_TOKENS = torch.arange(1, 33)[None] * 7  # as few as reach every expert
 LANES = [("fp8-w8a16", "BF16"), ("fp8-w8a16", "F16"), ("fp8-w8a32", "F32")]
 TORCH = {"BF16": torch.bfloat16, "F16": torch.float16, "F32": torch.float32}
 NUMPY = {"BF16": ml_dtypes.bfloat16, "F16": np.float16, "F32": np.float32}
@@ -102,6 +106,15 @@ def rowwise(folder: Path) -> Path:
     return folder
 
 
+def produced(folder: Path, contract: str) -> Path:
+    """A Llama that `tensorhub produce` quantized, its head too; an embedding is no projection."""
+    with tempfile.TemporaryDirectory() as dense:
+        tiny_models.dense_llama(Path(dense))
+        folder.rmdir()
+        done("produce", dense, folder, "--contract", contract, "--skip", "*embed_tokens*")
+    return folder
+
+
 MODELS: dict[str, Callable[[Path], Path]] = {
     "llama": tiny_models.fp8_llama,
     "qwen3": functools.partial(tiny_models.fp8, tiny_models.dense_qwen3),
@@ -112,6 +125,8 @@ MODELS: dict[str, Callable[[Path], Path]] = {
     "tied": functools.partial(tiny_models.fp8, dense_and_tied),
     "stacked": stacked_on_disk,
     "rowwise": rowwise,
+    "produced": functools.partial(produced, contract=BLOCKWISE),
+    "produced rowwise": functools.partial(produced, contract=ROWWISE),
 }
 
 
@@ -153,10 +168,15 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     return folder
 
 
-CASES = [(name, *lane) for name in MODELS for lane in LANES if lane[1] == "BF16" or name not in ("bias", "tied", "stacked", "rowwise")]
+#: Every model in one lane, and those of the architectures in the others too. What does not depend on the lane is looked at in one:
+#: those come first, so that pytest takes tests of both kinds together and loads each model once a lane.
+ONE_LANE = [(name, *LANES[0]) for name in MODELS]
+CASES = ONE_LANE + [(name, *lane) for name in ("llama", "qwen3", "qwen3-moe", "qwen3-next", "deepseek-v3", "rowwise") for lane in LANES[1:]]
+
+in_one_lane = pytest.mark.parametrize("case", ONE_LANE, indirect=True, ids="-".join)
 
 
-@pytest.fixture(scope="module", params=CASES, ids=lambda each: "-".join(each))
+@pytest.fixture(scope="module", params=CASES, ids="-".join)
 def case(request: pytest.FixtureRequest, folders: Callable[[str], Path]) -> Case:
     name, lane, dtype = request.param
     folder = folders(name)
@@ -166,14 +186,22 @@ def case(request: pytest.FixtureRequest, folders: Callable[[str], Path]) -> Case
     return Case(folder, stored, units, lane, dtype, model, report)
 
 
-def logits(model: Any) -> torch.Tensor:
+def logits(model: Any, tokens: torch.Tensor = TOKENS) -> torch.Tensor:
     with torch.no_grad():
-        found: torch.Tensor = model(TOKENS).logits
+        found: torch.Tensor = model(tokens).logits
     assert bool(found.isfinite().all())
     return found
 
 
-def upcast_ahead(case: Case) -> Any:
+@pytest.fixture(scope="module")
+def expected(case: Case) -> torch.Tensor:
+    """What the resident model says before anything is done with it."""
+    return logits(case.model)
+
+
+@pytest.fixture(scope="module")
+def ahead(case: Case) -> Any:
+    """The same model, upcast ahead of time."""
     model, _ = load_model(case.folder, dtype=case.dtype, lane=case.lane, resident=False)
     if model._can_set_experts_implementation():
         model.set_experts_implementation("eager")
@@ -194,8 +222,8 @@ def densely(case: Case, into: Path) -> Any:
     return model
 
 
-def units_of(model: torch.nn.Module) -> list[StoredWeight]:
-    return [unit for module in resident_modules(model) for _, _, unit in module.stored_weights()]
+def units_of(model: torch.nn.Module) -> list[tuple[str, str, StoredWeight]]:
+    return [unit for module in resident_modules(model) for unit in module.stored_weights()]
 
 
 def tensors_in(value: Any, seen: set[int]) -> Iterator[torch.Tensor]:
@@ -205,7 +233,7 @@ def tensors_in(value: Any, seen: set[int]) -> Iterator[torch.Tensor]:
     seen.add(id(value))
     if isinstance(value, torch.Tensor):
         yield value
-    elif isinstance(value, (torch.nn.Module, StoredWeight)):
+    elif isinstance(value, (torch.nn.Module, StoredWeight, ResidentOperand)):
         yield from tensors_in(vars(value), seen)
     elif isinstance(value, dict):
         for each in value.values():
@@ -218,45 +246,44 @@ def tensors_in(value: Any, seen: set[int]) -> Iterator[torch.Tensor]:
 # ------------------------------------------------------------ the numbers
 
 
-def test_logits_are_bitwise_those_of_the_dense_model(case: Case, tmp_path: Path) -> None:
+def test_logits_are_bitwise_those_of_the_dense_model(case: Case, expected: torch.Tensor, ahead: Any, tmp_path: Path) -> None:
     """Upcast by us ahead of time, and dequantized by the formula and loaded by transformers."""
-    found = logits(case.model)
-    assert found.dtype is TORCH[case.dtype]
-    assert torch.equal(found, logits(upcast_ahead(case)))
+    assert expected.dtype is TORCH[case.dtype]
+    assert torch.equal(expected, logits(ahead))
     dense = densely(case, tmp_path / "dense")
-    assert torch.equal(found, logits(dense))
+    assert torch.equal(expected, logits(dense))
 
 
-def test_in_many_strips_logits_are_close(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_many_strips_logits_are_close(case: Case, expected: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     """How many rows are multiplied at once changes the order of sums, and nothing else."""
-    one = logits(case.model).double()
+    one = expected.double()
     monkeypatch.setattr(resident_projection, "STRIP_ELEMENTS", 1)
     many = logits(case.model).double()
     error = float((many - one).norm() / one.norm())
     assert error < {"BF16": 3e-2, "F16": 4e-3, "F32": 1e-5}[case.dtype]
 
 
+@in_one_lane
 def test_every_unit_counts(case: Case) -> None:
-    """FP8 that was loaded and never used could not pass: one unit that changes, in codes or in scales, changes the logits."""
-    if case.dtype != "BF16":
-        pytest.skip("seen once is enough")
-    before = logits(case.model)
+    """FP8 that was loaded and never used could not pass: every unit whose codes and scale change changes the logits."""
+    before = logits(case.model, FEW_TOKENS)
     unseen = []
-    for place, unit in enumerate(units_of(case.model)):
+    for weight, _, unit in units_of(case.model):
+        upper = unit.weight.view(torch.uint8)[: max(1, unit.weight.shape[0] // 2)]
         unit.scale.mul_(-2)
-        unit.weight.view(torch.uint8)[: max(1, unit.weight.shape[0] // 2)] ^= 0x80
-        if torch.equal(logits(case.model), before):
-            unseen.append((place, tuple(unit.weight.shape)))
-        unit.weight.view(torch.uint8)[: max(1, unit.weight.shape[0] // 2)] ^= 0x80
+        upper ^= 0x80
+        if torch.equal(logits(case.model, FEW_TOKENS), before):
+            unseen.append((weight, tuple(unit.weight.shape)))
+        upper ^= 0x80
         unit.scale.div_(-2)
     assert unseen == []
-    assert torch.equal(logits(case.model), before)
+    assert torch.equal(logits(case.model, FEW_TOKENS), before)
 
 
 # ------------------------------------------------------------ what executed
 
 
-def test_the_report_names_what_executed(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_report_names_what_executed(case: Case, ahead: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every unit that the report lists is read by an upcast during the forward, from the memory that the model holds; densely none is."""
     spans = {
         (tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes): name
@@ -288,7 +315,7 @@ def test_the_report_names_what_executed(case: Case, monkeypatch: pytest.MonkeyPa
     assert read == {name: case.stored[name].numel() for name in read}, "each unit is upcast once, whole"
     assert functions == {"upcast_row_scaled" if "rowwise" in case.report.load.contract else "upcast_block_scaled"}
     read.clear()
-    logits(upcast_ahead(case))
+    logits(ahead)
     assert read == {}
 
 
@@ -324,12 +351,30 @@ def test_nothing_is_held_beside_the_stored_bytes(case: Case) -> None:
     assert measured == case.report.load.resident_bytes + grown - left_out
 
 
-def test_storages_are_a_few_arenas_of_the_stored_bytes(case: Case) -> None:
-    if case.dtype != "BF16":
-        pytest.skip("dense tensors that are cast have memory of their own")
-    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in case.model.state_dict().values()}
-    cast = sum(4 * case.dense[name].numel() for name in case.report.cast)
-    assert sum(storages.values()) <= case.report.load.stored_bytes + 64 * len(case.stored) + cast
+def test_storages_hold_nothing_beside_tensors(case: Case) -> None:
+    """Codes lie in memory of their own, so that a cast of the other tensors leaves nothing dead beside them.
+
+    What no tensor of the model takes is rounding to a cache line, units that the class ignores, and in a lane where some
+    dense tensors of a dtype are cast and others of it are not, the stored bytes of the former.
+    """
+    state = case.model.state_dict()
+    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in state.values()}
+    of_codes = {state[name].untyped_storage().data_ptr() for name in case.units & set(state)}
+    of_others = {tensor.untyped_storage().data_ptr() for name, tensor in state.items() if name not in case.units}
+    assert of_codes.isdisjoint(of_others)
+    assert len(of_codes) == 1, "one arena, and not a memory for each unit"
+    assert sum(storages[place] for place in of_codes) == sum(padded(case.stored[name]) for name in case.units)
+    scales = [tensor for name, tensor in case.stored.items() if "_scale" in name and not name.startswith(case.report.ignored or ("-",))]
+    cast = {name: case.dense[name].numel() * getattr(torch, dtype).itemsize for name, dtype in case.report.cast.items()}
+    kept = {tensor.dtype for name, tensor in case.dense.items() if name not in cast}
+    arenas = [tensor for tensor in case.dense.values() if tensor.dtype in kept]
+    wanted = sum(tensor.nbytes for tensor in scales) + sum(cast.values()) + sum(map(padded, arenas))
+    assert sum(storages[place] for place in of_others) == wanted
+
+
+def padded(tensor: torch.Tensor) -> int:
+    """What a tensor takes in an arena."""
+    return -(-tensor.nbytes // 64) * 64
 
 
 def test_the_model_evaluates_and_asks_for_no_gradients(case: Case) -> None:
@@ -337,9 +382,8 @@ def test_the_model_evaluates_and_asks_for_no_gradients(case: Case) -> None:
     assert not any(parameter.requires_grad for parameter in case.model.parameters())
     assert not any(parameter.dtype is torch.float8_e4m3fn for parameter in case.model.parameters())
     assert not any(buffer.dtype is torch.float8_e4m3fn for buffer in case.model.buffers())
-    shapes = {tuple(unit.weight.shape) for unit in units_of(case.model)}
-    assert shapes
     modules = list(resident_modules(case.model))
+    assert len(units_of(case.model)) == len(case.units) - len(case.report.ignored)
     assert all(isinstance(module, (ResidentLinear, ResidentExperts)) for module in modules)
 
 
@@ -369,25 +413,23 @@ def changed_state(case: Case) -> dict[str, torch.Tensor]:
     return state
 
 
-def test_a_state_goes_round(case: Case) -> None:
-    if case.dtype != "BF16":
-        pytest.skip("the same modules")
+@in_one_lane
+def test_a_state_goes_round(case: Case, expected: torch.Tensor) -> None:
     model = copy.deepcopy(case.model)
-    before = logits(model)
-    assert torch.equal(before, logits(case.model))
+    assert torch.equal(logits(model), expected)
     state = changed_state(case)
     assert model.load_state_dict(state) == ([], [])
     after = model.state_dict()
     assert all(torch.equal(after[name].reshape(-1).view(torch.uint8), state[name].reshape(-1).view(torch.uint8)) for name in state)
-    assert not torch.equal(logits(model), before)
-    assert torch.equal(logits(case.model), before), "the copy shares nothing"
+    assert not torch.equal(logits(model), expected)
+    assert torch.equal(logits(case.model), expected), "the copy shares nothing"
     assert model.load_state_dict(case.model.state_dict()) == ([], [])
-    assert torch.equal(logits(model), before)
+    assert torch.equal(logits(model), expected)
 
 
+@in_one_lane
 def test_a_state_that_lacks_something_or_has_more_or_other_dtypes_is_an_error(case: Case) -> None:
-    if case.dtype != "BF16":
-        pytest.skip("the same modules")
+    model = copy.deepcopy(case.model)
     state = dict(case.model.state_dict())
     placed = case.units & set(state)
     for name in sorted(placed)[:: max(1, len(placed) // 3)]:
@@ -399,19 +441,12 @@ def test_a_state_that_lacks_something_or_has_more_or_other_dtypes_is_an_error(ca
             ({**state, f"{name}.more": state[name]}, "Unexpected key.*"),
         ):
             with pytest.raises(RuntimeError, match=message) as caught:
-                copy_of(case).load_state_dict(broken)
+                model.load_state_dict(broken)
             assert name in str(caught.value)
 
 
-def copy_of(case: Case) -> Any:
-    if not hasattr(copy_of, "kept") or copy_of.kept[0] is not case.model:
-        copy_of.kept = (case.model, copy.deepcopy(case.model))  # type: ignore[attr-defined]  # one for all the errors
-    return copy_of.kept[1]  # type: ignore[attr-defined]
-
-
+@in_one_lane
 def test_a_state_in_part_fills_what_it_has(case: Case) -> None:
-    if case.dtype != "BF16":
-        pytest.skip("the same modules")
     model = copy.deepcopy(case.model)
     state = changed_state(case)
     left_out = sorted(case.units & set(state))[0]
@@ -433,9 +468,8 @@ CASTS: dict[str, Callable[[torch.nn.Module], Any]] = {
 }
 
 
+@in_one_lane
 def test_no_cast_reaches_codes_or_scales_and_a_move_takes_them_along(case: Case) -> None:
-    if case.dtype != "BF16":
-        pytest.skip("the same modules")
     model = copy.deepcopy(case.model)
     expected = {name: tensor for name, tensor in case.stored.items() if name in case.units or "_scale" in name}
     for cast in CASTS.values():
@@ -449,26 +483,35 @@ def test_no_cast_reaches_codes_or_scales_and_a_move_takes_them_along(case: Case)
     assert {tensor.dtype for name, tensor in moved.state_dict().items() if name in case.units} == {torch.float8_e4m3fn}
 
 
-def test_a_model_is_pickled_safely_or_not_at_all_and_its_state_is_saved_as_a_checkpoint(case: Case, tmp_path: Path) -> None:
-    if case.dtype != "BF16":
-        pytest.skip("the same modules")
+def test_a_model_is_pickled_and_means_the_same(case: Case, expected: torch.Tensor) -> None:
+    """Each arena is written once, and whole: torch saves no storage that holds tensors of several dtypes."""
     buffer = io.BytesIO()
-    try:
-        torch.save(case.model, buffer)
-    except RuntimeError as error:  # torch writes no storage that holds tensors of several dtypes, as an arena does
-        assert "view the same data as different types" in str(error)  # noqa: PT017  # a safe pickle would do as well
-    else:
-        buffer.seek(0)
-        again = torch.load(buffer, weights_only=False)
-        assert torch.equal(logits(again), logits(case.model))
-        assert again.load_state_dict(case.model.state_dict()) == ([], [])
+    torch.save(case.model, buffer)
+    state = case.model.state_dict()
+    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in state.values()}
+    assert buffer.tell() < 1.05 * sum(storages.values())
+    buffer.seek(0)
+    again = torch.load(buffer, weights_only=False)
+    assert torch.equal(logits(again), expected)
+    found = again.state_dict()
+    assert list(found) == list(state)
+    for name, tensor in state.items():
+        assert found[name].dtype == tensor.dtype, name
+        assert torch.equal(found[name].reshape(-1).view(torch.uint8), tensor.reshape(-1).view(torch.uint8)), name
+    assert not storages.keys() & {tensor.untyped_storage().data_ptr() for tensor in found.values()}
+    assert again.load_state_dict(state) == ([], [])
+    assert torch.equal(logits(again), expected)
+
+
+@in_one_lane
+def test_a_state_is_saved_as_a_checkpoint(case: Case, expected: torch.Tensor, tmp_path: Path) -> None:
     state = case.model.state_dict()
     if case.model.config.tie_word_embeddings:
         del state["lm_head.weight"]
     save_file(state, tmp_path / "model.safetensors", metadata={"format": "pt"})
     (tmp_path / "config.json").write_bytes((case.folder / "config.json").read_bytes())
     loaded, report = load_model(tmp_path, dtype="BF16", lane=case.lane, resident=True)
-    assert torch.equal(logits(loaded), logits(case.model))
+    assert torch.equal(logits(loaded), expected)
     assert report.load.contract == case.report.load.contract
 
 
@@ -589,6 +632,42 @@ def test_units_that_are_no_projection_are_all_named(folders: Callable[[str], Pat
     load_model(tmp_path, dtype="BF16", resident=False)
 
 
+class Buffered(LlamaForCausalLM):
+    """A Llama that holds some weights as buffers: of a module that multiplies, but is no `torch.nn.Linear`."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        for layer in self.model.layers:
+            held = layer.mlp.up_proj.weight
+            layer.mlp.up_proj = Multiplied()
+            layer.mlp.up_proj.register_buffer("weight", held.detach())
+
+
+class Multiplied(torch.nn.Module):
+    weight: torch.Tensor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.linear(x, self.weight)
+
+
+def test_a_unit_that_lands_in_a_buffer_is_refused_by_name(folders: Callable[[str], Path]) -> None:
+    refusal = refused(folders("llama"), model_class=Buffered)
+    names = [f"model.layers.{layer}.mlp.up_proj.weight" for layer in range(2)]
+    assert sorted((each.code, each.object, each.found) for each in refusal.violations) == [
+        ("resident-placement", name, f"{name} of a Multiplied") for name in names
+    ]
+    buffered, _ = load_model(folders("llama"), dtype="BF16", resident=False, model_class=Buffered)
+    ordinary, _ = load_model(folders("llama"), dtype="BF16", resident=True)
+    assert torch.equal(logits(buffered), logits(ordinary))
+
+
+def test_a_tree_that_was_produced_with_its_embedding_is_refused_by_name(tmp_path: Path) -> None:
+    """`tensorhub produce` without `--skip` quantizes every matrix."""
+    done("produce", tiny_models.dense_llama(tmp_path / "dense"), tmp_path / "made", "--contract", ROWWISE)
+    refusal = refused(tmp_path / "made")
+    assert [(each.code, each.object) for each in refusal.violations] == [("resident-placement", "model.embed_tokens.weight")]
+
+
 def test_a_head_that_is_tied_to_an_embedding_is_no_projection_of_its_own(tmp_path: Path) -> None:
     """The embedding would be filled from the head's unit, or the two compared: neither without a dense tensor."""
     tiny_models.fp8(dense_and_tied, tmp_path)
@@ -667,8 +746,10 @@ def peak_of(function):
     thread.join()
     return result, max(peak[0], anonymous()) - before
 
+
 small, big = sys.argv[1:]
 tokens = torch.arange(1, 9)[None]
+torch.set_num_threads(2)  # each has its strips
 warm, _ = load_model(small, dtype="BF16", resident=True)
 with torch.no_grad():
     warm(tokens)
@@ -687,9 +768,9 @@ print(json.dumps([stored, loading, running, upcast, wide]))
 
 
 def test_loading_and_running_take_no_dense_copy(folders: Callable[[str], Path], tmp_path: Path) -> None:
-    """A model of 200 MB: loading grows memory by the stored bytes, running by strips, and nothing dense of a unit's shape is alive."""
+    """A model of 130 MB: loading grows memory by the stored bytes, running by strips, and nothing dense of a unit's shape is alive."""
     config = tiny_models.LlamaConfig(
-        hidden_size=2048, intermediate_size=8192, num_hidden_layers=3, num_attention_heads=16, num_key_value_heads=16, vocab_size=256,
+        hidden_size=2048, intermediate_size=8192, num_hidden_layers=2, num_attention_heads=16, num_key_value_heads=16, vocab_size=256,
         tie_word_embeddings=False, architectures=["LlamaForCausalLM"],
     )  # fmt: skip
     with torch.device("meta"):
@@ -709,8 +790,8 @@ def test_loading_and_running_take_no_dense_copy(folders: Callable[[str], Path], 
     assert done.returncode == 0, done.stderr[-3000:]
     stored, loading, running, upcast, wide = json.loads(done.stdout.strip().splitlines()[-1])
     print(stored >> 20, loading >> 20, running >> 20, upcast >> 20)
-    assert stored > 200e6
+    assert stored > 130e6
     assert loading <= stored + (64 << 20), f"{loading >> 20} MB for {stored >> 20} MB"
-    assert running <= 64 << 20, f"{running >> 20} MB"
+    assert running <= 24 << 20, f"{running >> 20} MB, where one unit is 32 MB in BF16"
     assert wide == []
     assert upcast > 1.7 * stored, "the control: a dense copy is seen"
