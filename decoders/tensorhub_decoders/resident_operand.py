@@ -49,7 +49,7 @@ def project(x: torch.Tensor, parts: Sequence[StoredWeight], bias: torch.Tensor |
         raise ValueError(f"activations of {activation_bits} bits are asked for, not {x.dtype}")
     if x.shape[-1:] != parts[0].weight.shape[1:]:
         raise ValueError(f"activations {tuple(x.shape)} for weights of {parts[0].weight.shape[1]} columns")
-    if x.requires_grad and torch.is_grad_enabled():
+    if torch.is_grad_enabled() and (x.requires_grad or (bias is not None and bias.requires_grad)):
         raise NotImplementedError("no gradient is computed: stored codes have none. Call it under torch.no_grad().")
     if x.device.type == "cpu" and activation_bits != 8 and not (torch.compiler.is_compiling() and x.dtype is not torch.float16):
         return project_on_cpu(x, parts, bias)

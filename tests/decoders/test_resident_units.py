@@ -16,7 +16,7 @@ from plugins.installing import ROOT, build_wheel
 from producing.making import BLOCKWISE, ROWWISE, done, noise, save, small_model
 from safetensors.torch import load_file, save_file
 from tensorhub_decoders.resident_experts import StackedExperts
-from tensorhub_decoders.resident_linear import BlockFp8Linear, ResidentModule, RowFp8Linear
+from tensorhub_decoders.resident_linear import BlockFp8Linear, ResidentLinear, ResidentModule, RowFp8Linear
 from torch.nn import functional
 
 from tensorhub_contracts import Refusal, load
@@ -121,7 +121,8 @@ def test_a_plugin_that_knows_neither_residency_nor_devices_is_refused_by_name(tm
     tree.mkdir()
     save_file({"a.weight": torch.tensor([[3, -5]], dtype=torch.int8), "a.weight_scale": torch.tensor([0.5])}, tree / "model.safetensors")
     (tree / "config.json").write_text(json.dumps({"quantization_config": {"quant_method": "acme-int8"}}))
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+    path = os.pathsep.join(filter(None, [str(tmp_path / "site"), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": path}
     done = subprocess.run(
         [sys.executable, "-c", ASK_A_PLUGIN, tree], capture_output=True, text=True, timeout=60, check=False, env=environment, cwd=tmp_path
     )
@@ -151,8 +152,8 @@ def test_what_produce_writes_loads_resident(contract: str, tmp_path: Path) -> No
         assert torch.equal(held.weight.view(torch.uint8), stored[name].view(torch.uint8)), name
         assert torch.equal(held.scale, stored[f"{name}{suffix}"]), name
         x = noise(5, module.shape[-1])
-        matrices = [(module.weight, upcast.weights[name])] if module.shape == module.shape[-2:] else list(zip(module, upcast.weights[name], strict=True))
-        for operand, matrix in matrices:
+        operands = [module.weight] if isinstance(module, ResidentLinear) else list(module)
+        for operand, matrix in zip(operands, upcast.weights[name].view(-1, *module.shape[-2:]), strict=True):
             assert torch.equal(functional.linear(x, operand), functional.linear(x, matrix)), name
     others = set(loaded.weights) - set(modules)
     assert all(torch.equal(loaded.weights[name], stored[name]) for name in others)
