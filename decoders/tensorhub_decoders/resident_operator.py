@@ -68,7 +68,8 @@ def block_fp8_linear_cpu(
 def _quantized(x: torch.Tensor) -> torch.Tensor:
     """Return activations in F32 as they are after each group of 128 was quantized to E4M3 by its largest magnitude over 448."""
     columns = x.shape[-1]
-    groups = functional.pad(x.to(torch.float32), (0, -columns % BLOCK)).reshape(*x.shape[:-1], -1, BLOCK)
+    count = -(-columns // BLOCK)
+    groups = functional.pad(x.to(torch.float32), (0, -columns % BLOCK)).reshape(*x.shape[:-1], count, BLOCK)
     scale = groups.abs().amax(dim=-1, keepdim=True).clamp(min=1e-12) / 448.0
     codes = (groups / scale).clamp(-448.0, 448.0).to(torch.float8_e4m3fn)
     widened: torch.Tensor = codes.to(torch.float32) * scale

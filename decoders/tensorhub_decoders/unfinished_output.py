@@ -22,6 +22,9 @@ from tensorhub_decoders.shard_writing import FilePlan, sync_folder, write_whole
 _STATE: Final = "state.json"
 _CHECKPOINT: Final = "checkpoint"
 
+#: The names of the files that are written after all others, from the last one on: without them there is no pipeline, and no checkpoint.
+_WRITTEN_LAST: Final = ("model_index.json", "config.json")
+
 
 class _Finished(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A finished shard: its size in bytes and the SHA-256 of its header."""
@@ -91,12 +94,15 @@ class UnfinishedOutput:
         return path
 
     def keep_only(self, names: Collection[str]) -> None:
-        """Remove whatever lies in the checkpoint's folder and is not at these paths: what a killed run left half-written."""
+        """Remove whatever lies in the checkpoint's folder and is not at these paths: what a killed run left half-written.
+
+        What was written last goes first, so that no half of a checkpoint looks whole if this run is killed here.
+        """
         kept = {self.checkpoint / name for name in names}
         kept |= {path.parent for path in kept}
-        for path in sorted(self.checkpoint.rglob("*"), reverse=True):  # what lies in a folder before the folder
+        for path in sorted(self.checkpoint.rglob("*"), key=_removal):
             if path not in kept:
-                path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+                path.rmdir() if _is_folder(path) else path.unlink()
 
     def publish(self) -> None:
         """Rename the checkpoint's folder to DST, in one step."""
@@ -155,6 +161,16 @@ class UnfinishedOutput:
         write_whole(self.folder / _STATE, msgspec.json.format(msgspec.json.encode(state), indent=2) + b"\n")
         self._state = state
         return state
+
+
+def _removal(path: Path) -> tuple[bool, int, int]:
+    """Order what is removed: the files that make a whole of the others, then those, then folders, the deepest first."""
+    rank = _WRITTEN_LAST.index(path.name) if path.name in _WRITTEN_LAST else len(_WRITTEN_LAST)
+    return _is_folder(path), rank, -len(path.parts)
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def _finished(plan: FilePlan) -> _Finished:

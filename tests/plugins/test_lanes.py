@@ -38,7 +38,11 @@ def test_without_torch_the_shipped_decoders_are_left_out_and_no_lane_is_left(ins
         "cozy.fp8-rowwise@1",
         "cozy.fp8-storage@1",
     }
-    assert all(each["lanes"] and each["reason"] == "torch cannot be imported here" for each in record["excluded"])
+    kernels = [each for each in record["excluded"] if each["module"].endswith("_w8a8")]
+    assert {(each["contract"], each["reason"]) for each in kernels} == {
+        (contract, "torch, cuda.core cannot be imported here") for contract in ("hf.fp8-blockwise@1", "cozy.fp8-rowwise@1")
+    }
+    assert all(each["lanes"] and each["reason"] == "torch cannot be imported here" for each in record["excluded"] if each not in kernels)
     text = install().tensorhub("lanes")
     assert text.code == 1
     assert "No lane is left: this environment can execute nothing." in text.err
@@ -62,14 +66,16 @@ def test_a_plugin_that_needs_nothing_gives_its_lanes_without_torch(install: Inst
         "supersedes": [],
         "why": "A test needs it.",
     }
-    assert len(record["excluded"]) == 6
+    assert len(record["excluded"]) == 8
 
 
 def test_with_torch_the_lanes_appear_best_first_and_torch_is_not_imported(install: Installer) -> None:
     site = install(torch=True)
     assert site.python("import torch").code == 1
     record = site.lanes()
-    assert record["excluded"] == []
+    assert {(each["module"].rpartition(":")[2], each["reason"]) for each in record["excluded"]} == {
+        (f"decode_{contract}_w8a8", "cuda.core cannot be imported here") for contract in ("hf_fp8_blockwise", "cozy_fp8_rowwise")
+    }
     bodies = ("bf16-w16a16", "fp8-w8a16", "fp8-w8a32")
     assert record["lanes"] == [f"{body}+{execution}" for body in bodies for execution in ("eager", "compiled")]
     assert [each["contract"] for each in record["contracts"]] == sorted(each["contract"] for each in record["contracts"])
@@ -79,10 +85,21 @@ def test_with_torch_the_lanes_appear_best_first_and_torch_is_not_imported(instal
     assert site.python(script).out == "False\n"
 
 
+def test_with_the_packages_of_the_kernels_their_lane_comes_first_and_none_is_imported(install: Installer, tmp_path: Path) -> None:
+    (tmp_path / "cuda" / "core").mkdir(parents=True)
+    (tmp_path / "cuda" / "core" / "__init__.py").write_text("raise AssertionError('imported')\n", encoding="utf-8")
+    record = install(torch=True).and_folder(tmp_path).lanes()
+    assert record["excluded"] == []
+    bodies = ("fp8-w8a8-dynamic", "bf16-w16a16", "fp8-w8a16", "fp8-w8a32")
+    assert record["lanes"] == [f"{body}+{execution}" for body in bodies for execution in ("eager", "compiled")]
+    (entry,) = (each for each in record["contracts"] if each["decoder"].endswith("decode_hf_fp8_blockwise_w8a8"))
+    assert (entry["floors"], entry["requires"]) == ({"fp8-w8a8-dynamic": 89}, ["cuda.core", "torch"])
+
+
 def test_the_folder_that_an_uninstalled_torch_left_behind_is_no_torch(install: Installer, tmp_path: Path) -> None:
     (tmp_path / "left" / "torch" / "lib").mkdir(parents=True)
     record = install().and_folder(tmp_path / "left").lanes(code=1)
-    assert len(excluded(record, "requirement-missing")) == 6
+    assert len(excluded(record, "requirement-missing")) == 8
 
 
 def test_a_requirement_is_looked_for_below_a_package_without_importing_it(install: Installer) -> None:
@@ -201,7 +218,7 @@ def test_an_image_without_lanes_has_a_block_all_the_same(install: Installer) -> 
     done = install().tensorhub("lanes", "--output", "toml")
     assert done.code == 1
     block = tomllib.loads(done.out)["execution_lanes"]
-    assert (block["lanes"], block["contracts"], len(block["excluded_modules"])) == ([], [], 6)
+    assert (block["lanes"], block["contracts"], len(block["excluded_modules"])) == ([], [], 8)
 
 
 # --check.

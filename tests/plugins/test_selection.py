@@ -110,6 +110,11 @@ def test_b3_10_a_handle_blocks_every_decoder_of_a_contract(install: Installer, t
             BLOCKWISE,
             ["fp8-w8a16+eager", "fp8-w8a16+compiled", "fp8-w8a32+eager", "fp8-w8a32+compiled"],
         ),
+        (
+            "tensorhub_decoders.hf_fp8_blockwise:decode_hf_fp8_blockwise_w8a8",
+            BLOCKWISE,
+            ["fp8-w8a8-dynamic+eager", "fp8-w8a8-dynamic+compiled"],
+        ),
     ]
     assert BLOCKWISE not in {each["contract"] for each in record["contracts"]}
     assert {"plain.bf16@1", "cozy.fp8-rowwise@1"} <= {each["contract"] for each in record["contracts"]}

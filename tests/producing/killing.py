@@ -37,17 +37,18 @@ def start(arguments: list[str]) -> int:
     os._exit(98)
 
 
-def valid_looking(destination: Path, whole: Path) -> bool:
-    """Whether what makes a checkpoint or a pipeline of the unfinished work is there while another file of the result is missing."""
+def missing_beside_the_last(destination: Path, whole: Path) -> list[str]:
+    """Return the files that an unfinished work lacks, if what makes a checkpoint or a pipeline of it is there already: none may."""
     work = Path(f"{destination}.partial") / "checkpoint"
     last = "model_index.json" if (whole / "model_index.json").exists() else "config.json"
-    return (work / last).exists() and any(not (work / path.relative_to(whole)).exists() for path in whole.rglob("*"))
+    files = [path.relative_to(whole) for path in whole.rglob("*")]
+    return [str(path) for path in files if not (work / path).exists()] if (work / last).exists() else []
 
 
 def kill_often(arguments: list[str], destination: Path, wanted: int, seconds: float, seed: int) -> dict[str, object]:
     """Kill the command `wanted` times, over as many destinations as that takes; return what was seen."""
     chance = random.Random(seed)
-    kills, codes, trees, seen, odd = 0, [], [], [], 0
+    kills, codes, trees, seen, odd = 0, [], [], [], []
     while kills < wanted or not trees:
         target = Path(f"{destination}-{len(trees)}")
         while not target.exists():
@@ -60,7 +61,7 @@ def kill_often(arguments: list[str], destination: Path, wanted: int, seconds: fl
                 codes.append(os.waitstatus_to_exitcode(status))
             work = Path(f"{target}.partial") / "checkpoint"
             seen.append(len(list(work.rglob("*.safetensors"))) if work.is_dir() else -1)
-            odd += valid_looking(target, Path(f"{destination}-whole"))
+            odd += missing_beside_the_last(target, Path(f"{destination}-whole"))
         trees.append(str(target))
         if Path(f"{target}.partial").exists():  # killed between the last rename and the end: a rerun says so, or tidies up
             child = start([arg.replace("DST", str(target)) for arg in arguments])
