@@ -13,6 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 SHIPPED_PLUGINS = 4
+SOURCES = "from tensorhub_cuda.kernel_catalog import KERNELS, read_source; print(sum('KERNEL(' in read_source(each) for each in KERNELS))"
 PROBE = "import tensorhub_contracts as t; print(len(t.load_registry().contracts), t.inspect.__module__)"
 
 
@@ -37,10 +38,14 @@ def install_and_probe(environment: Path, *arguments: str | Path) -> None:
     imported = run(python, "-c", "import tensorhub_decoders, tensorhub_cuda; print(tensorhub_cuda.__name__)", cwd=environment)
     if imported.strip() != "tensorhub_cuda":
         sys.exit(f"{environment.name}: the three packages do not import: {imported}")
+    kernels = json.loads(run(environment / "bin" / "tensorhub", "kernels", "list", "--output", "json", cwd=environment))["kernels"]
+    sources = int(run(python, "-c", SOURCES, cwd=environment))
+    if not kernels or sources != len(kernels):
+        sys.exit(f"{environment.name}: {sources} of {len(kernels)} kernels have their sources")
     plugins = json.loads(run(environment / "bin" / "tensorhub", "plugins", "--strict", "--output", "json", cwd=environment))["plugins"]
     if len(plugins) != SHIPPED_PLUGINS or any(each["state"] != "loaded" or each["notes"] for each in plugins):
         sys.exit(f"{environment.name}: the shipped plugins are not all loaded, and quietly: {plugins}")
-    print(f"{environment.name}: {contracts.split()[0]} contracts, {len(plugins)} plugins")
+    print(f"{environment.name}: {contracts.split()[0]} contracts, {len(plugins)} plugins, {len(kernels)} kernels")
 
 
 def main() -> None:

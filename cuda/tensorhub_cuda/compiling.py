@@ -7,6 +7,7 @@ log when compiling succeeds and when it fails, and an image that only builds ker
 from __future__ import annotations
 
 import importlib
+import sys
 from functools import lru_cache
 from typing import Any, Final
 
@@ -102,6 +103,11 @@ def compile_cubin(source: str, sm: int) -> Cubin:
     return Cubin(code, architecture_name(sm), options, log, version)
 
 
+def check_that_it_compiles() -> None:
+    """Raise KernelUnavailable unless NVRTC compiles a kernel that does nothing: its library of built-ins may be missing, or another's."""
+    compile_cubin('extern "C" __global__ void nothing() {}', supported_architectures()[-1])
+
+
 def check_nvrtc_version(version: tuple[int, int]) -> None:
     """Raise KernelUnavailable for an NVRTC that is older than the kernels need."""
     if version < OLDEST_NVRTC:
@@ -116,13 +122,21 @@ def _version() -> tuple[int, int]:
     return major, minor
 
 
+def package_missing(package: str, error: ImportError) -> KernelUnavailable:
+    """Return the error for a package that cannot be imported; a file that hides NVIDIA's namespace `cuda` is named."""
+    hiding = getattr(sys.modules.get("cuda"), "__file__", None)
+    found = f"{error}; `cuda` is {hiding}, which hides NVIDIA's" if hiding else str(error)
+    remedy = f"Rename {hiding}, or run elsewhere." if hiding else INSTALL_REMEDY
+    return KernelUnavailable("package", package, "an installed package", found, remedy)
+
+
 @lru_cache(maxsize=1)
 def _bindings() -> Any:  # the module has no types of its own
     """Return cuda.bindings.nvrtc, with the library behind it loaded."""
     try:
         nvrtc = importlib.import_module("cuda.bindings.nvrtc")
     except ImportError as error:
-        raise KernelUnavailable("package", "cuda-bindings", "an installed package", str(error), INSTALL_REMEDY) from error
+        raise package_missing("cuda-bindings", error) from error
     try:
         nvrtc.nvrtcVersion()
     except RuntimeError as error:  # cuda-pathfinder's, which says where it looked

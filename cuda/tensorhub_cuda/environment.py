@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from tensorhub_cuda.cache_folder import cache_state
-from tensorhub_cuda.compiling import nvrtc_version, supported_architectures
+from tensorhub_cuda.compiling import check_that_it_compiles, nvrtc_version, supported_architectures
 from tensorhub_cuda.environment_facts import Driver, EnvironmentFacts, GpuDevice, KernelThere, Module, Nvrtc, NvrtcPackage, Torch
 from tensorhub_cuda.errors import KernelUnavailable
 from tensorhub_cuda.kernel_cache import DISABLE_JIT, cubin_is_kept, jit_disabled
-from tensorhub_cuda.kernel_catalog import KERNELS, Kernel, read_source
+from tensorhub_cuda.kernel_catalog import KERNELS, Kernel, not_claimed, read_source
 
 #: Modules whose files the doctor names, with their distributions.
 _MODULES: Final = {
@@ -60,8 +60,9 @@ def kernel_there(kernel: Kernel, sm: int, nvrtc: Nvrtc, missing: tuple[str, ...]
 
     `missing` says what of that which launching needs is not there: words for each, none if all is.
     """
-    if sm < kernel.minimum_sm:
-        return KernelThere(kernel.name, False, "floor", f"it needs sm_{kernel.minimum_sm} or later")
+    reason = not_claimed(kernel, sm)
+    if reason:
+        return KernelThere(kernel.name, False, "floor", reason)
     if missing:
         return KernelThere(kernel.name, False, "package", " and ".join(missing))
     if (sm in nvrtc.architectures and not jit_disabled()) or cubin_is_kept(read_source(kernel), sm):
@@ -81,6 +82,7 @@ def _missing_to_launch(torch: Torch) -> tuple[str, ...]:
 def _nvrtc() -> Nvrtc:
     packages = tuple(_nvrtc_packages())
     try:
+        check_that_it_compiles()
         return Nvrtc(nvrtc_version(), _library("nvrtc"), supported_architectures(), packages)
     except KernelUnavailable as unavailable:
         return Nvrtc("", "", (), packages, unavailable.decided_by, str(unavailable))

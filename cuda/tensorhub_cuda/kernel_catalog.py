@@ -10,6 +10,10 @@ import msgspec
 #: Counts changes of the calling convention: a part of the compile cache's key.
 ABI = 1
 
+#: The compute capabilities that the kernels' code was compiled for and looked at: registers, spills, instructions. None is
+#: claimed for another one, older or newer, whatever a compiler makes of it.
+ARCHITECTURES = (75, 80, 86, 87, 89, 90, 100, 103, 120, 121)
+
 Compute = Literal["w8a16", "w8a32", "w8a8", "quantize"]
 
 _LINEAR_SOURCES = ("primitives.cuh", "e4m3.cuh", "scaled_linear.cuh")
@@ -58,6 +62,15 @@ def kernel(name: str) -> Kernel:
         if each.name == name:
             return each
     raise KeyError(name)
+
+
+def not_claimed(kernel: Kernel, sm: int) -> str:
+    """Return why a kernel is not claimed for a compute capability such as 90, or nothing if it is."""
+    if sm < kernel.minimum_sm:
+        return f"it needs sm_{kernel.minimum_sm} or later"
+    if sm not in ARCHITECTURES:
+        return f"its code was looked at for {', '.join(f'sm_{each}' for each in ARCHITECTURES)} alone"
+    return ""
 
 
 def read_source(kernel: Kernel) -> str:

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
-from tensorhub_cuda.compiling import INSTALL_REMEDY
+from tensorhub_cuda.compiling import package_missing
 from tensorhub_cuda.errors import KernelUnavailable
 from tensorhub_cuda.kernel_cache import FoundCubin, Origin, find_cubin
-from tensorhub_cuda.kernel_catalog import Kernel, read_source
+from tensorhub_cuda.kernel_catalog import Kernel, not_claimed, read_source
 
 
 class LoadedKernel(msgspec.Struct, frozen=True):
@@ -61,10 +61,14 @@ def device_sm(device_index: int) -> int:
 
 
 def check_floor(kernel: Kernel, sm: int) -> None:
-    """Raise KernelUnavailable for a compute capability below the kernel's."""
+    """Raise KernelUnavailable for a compute capability that the kernel is not claimed for: below its floor, or unknown."""
+    reason = not_claimed(kernel, sm)
     if sm < kernel.minimum_sm:
         remedy = "Choose a lane with a lower floor, or a newer device."
         raise KernelUnavailable("floor", kernel.name, f"compute capability sm_{kernel.minimum_sm} or later", f"sm_{sm}", remedy)
+    if reason:
+        remedy = "Upgrade tensorhub-contracts, which may know this device by now, or compute elsewhere."
+        raise KernelUnavailable("floor", kernel.name, f"a device that it is claimed for: {reason}", f"sm_{sm}", remedy)
 
 
 def _load(kernel: Kernel, device_index: int) -> LoadedKernel:
@@ -81,7 +85,7 @@ def _device(device_index: int) -> Any:
     try:
         cuda_core = importlib.import_module("cuda.core")
     except ImportError as error:
-        raise KernelUnavailable("package", "cuda-core", "an installed package", str(error), INSTALL_REMEDY) from error
+        raise package_missing("cuda-core", error) from error
     try:
         return cuda_core.Device(device_index)
     except Exception as error:  # no driver, no device, no such device: the driver's errors and the loader's share no class

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
 import pytest
 from kernels.test_compiling import python
+from tensorhub_cuda import compiling
 from tensorhub_cuda import environment as looking
 from tensorhub_cuda.cache_folder import BOUND_BYTES, CacheState
+from tensorhub_cuda.compiling import Cubin
 from tensorhub_cuda.environment import environment, kernel_there
 from tensorhub_cuda.environment_facts import Driver, EnvironmentFacts, Module, Nvrtc, NvrtcPackage, Torch, find_problems
+from tensorhub_cuda.errors import KernelBuildError
 from tensorhub_cuda.kernel_cache import build_cubin
 from tensorhub_cuda.kernel_catalog import KERNELS, kernel, read_source
 
@@ -145,7 +150,8 @@ def test_packages_nvrtc_and_the_environment_decide(cache: Path, monkeypatch: pyt
     name = "block_fp8_w8a32_tile"
     assert decided(name, 90, missing=("cuda-core is not installed",)) == "package"
     assert decided(name, 90, MISSING) == "package"
-    assert decided(name, 131) == "nvrtc"
+    assert decided(name, 131) == "floor"
+    assert decided(name, 103) == "nvrtc"  # claimed, and not among what this NVRTC is said to know
     monkeypatch.setenv("TENSORHUB_DISABLE_JIT", "1")
     assert decided(name, 90) == "disabled"
     assert decided(name, 90, MISSING) == "disabled"
@@ -241,3 +247,24 @@ def test_a_folder_that_hides_nvidias_package(tmp_path: Path) -> None:
     out = python(f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\n" + LOOK).stdout
     _, problems = json.loads(out)
     assert [str(tmp_path / "cuda" / "__init__.py") in each["found"] for each in problems] == [True]
+
+
+def test_a_compiler_that_is_there_and_does_not_compile_is_none(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library of built-ins is another file, and its absence shows at the first compilation alone."""
+
+    def broken(source: str, sm: int) -> Cubin:
+        raise KernelBuildError("sm_90a", "a source", "NVRTC_ERROR_BUILTIN_OPERATION_FAILURE", "", options=(), log="libnvrtc-builtins.so")
+
+    assert environment().nvrtc.version
+    monkeypatch.setattr(compiling, "compile_cubin", broken)
+    found = environment().nvrtc
+    assert (found.version, found.decided_by) == ("", "nvrtc")
+    assert "libnvrtc-builtins.so" in found.reason
+
+
+def test_a_file_that_hides_nvidias_package_is_named(tmp_path: Path) -> None:
+    (tmp_path / "cuda.py").write_text("", encoding="utf-8")
+    code = "import cuda, tensorhub_cuda.compiling as c\ntry:\n c.nvrtc_version()\nexcept Exception as e:\n print(e.decided_by, e)"
+    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert run.stdout.startswith("package")
+    assert str(tmp_path / "cuda.py") in run.stdout

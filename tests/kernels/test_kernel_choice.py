@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tensorhub_cuda.errors import KernelUnavailable
-from tensorhub_cuda.kernel_catalog import KERNELS
+from tensorhub_cuda.kernel_catalog import ARCHITECTURES, KERNELS
 from tensorhub_cuda.kernel_choice import choose_kernel, compute_path_of, is_aligned, kernels_of, quantize_kernel
 
 M8, M16, TILE = "block_fp8_w8a16_small_m8", "block_fp8_w8a16_small_m16", "block_fp8_w8a16_tile"
@@ -73,6 +73,16 @@ def test_floors(compute: str, sm: int, floor: int) -> None:
     assert caught.value.decided_by == "floor"
     assert (f"sm_{floor}" in caught.value.expected, caught.value.found) == (True, f"sm_{sm}")
     assert choose_kernel(compute, 4, 4096, floor, aligned=True).compute == compute
+
+
+@pytest.mark.parametrize("sm", [91, 101, 110, 122, 130])
+@pytest.mark.parametrize("compute", ["w8a16", "w8a32", "w8a8"])
+def test_no_kernel_is_claimed_for_a_device_that_nobody_looked_at(compute: str, sm: int) -> None:
+    with pytest.raises(KernelUnavailable) as caught:
+        choose_kernel(compute, 4, 4096, sm, aligned=True)
+    assert (caught.value.decided_by, caught.value.found) == ("floor", f"sm_{sm}")
+    assert "sm_90" in caught.value.expected
+    assert str(caught.value.expected).count("sm_") == len(ARCHITECTURES)
 
 
 def test_a_compute_that_there_is_not() -> None:

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from commands.running import tensorhub
 from kernels.test_environment import facts
+from tensorhub_cuda import compiling
 from tensorhub_cuda.compiling import Cubin, compile_cubin
 from tensorhub_cuda.cubin_file import read_cubin_file
 from tensorhub_cuda.environment_facts import Driver, GpuDevice, KernelThere
@@ -124,11 +125,23 @@ def test_an_architecture_that_nothing_is_for_is_refused(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("*.cubin"))) == 1  # the other is there
 
 
+@pytest.mark.parametrize("unknown", ["sm_131", "sm_110"])  # one that NVRTC does not know, and one that it does and nobody looked at
 @pytest.mark.usefixtures("small")
-def test_an_architecture_that_nvrtc_does_not_know_is_refused_with_the_options(tmp_path: Path) -> None:
-    run = invoke("kernels", "build", "--arch", "sm_131", "--arch", "sm_90", "--output-folder", tmp_path, "--output", "json")
+def test_an_architecture_that_the_kernels_are_not_claimed_for_is_refused(unknown: str, tmp_path: Path) -> None:
+    run = invoke("kernels", "build", "--arch", unknown, "--arch", "sm_90", "--output-folder", tmp_path, "--output", "json")
     assert run.exit_code == 1
-    assert "--gpu-architecture=sm_131a" in run.stderr
+    report = json.loads(run.stdout)
+    assert [each["kernel"] for each in report["not_built"]] == ["first", "second"]
+    assert all("looked at for sm_75" in each["reason"] for each in report["not_built"])
+    assert [each["architecture"] for each in report["built"]] == ["sm_90a", "sm_90a"]
+
+
+@pytest.mark.usefixtures("small")
+def test_a_refusal_of_nvrtc_is_shown_with_the_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling, "supported_architectures", lambda: (80, 90))
+    run = invoke("kernels", "build", "--arch", "sm_89", "--arch", "sm_90", "--output-folder", tmp_path, "--output", "json")
+    assert run.exit_code == 1
+    assert "--gpu-architecture=sm_89" in run.stderr
     report = json.loads(run.stdout)
     assert [(each["kernel"], each["refused"]) for each in report["not_built"]] == [("first", True), ("second", True)]
     assert [each["architecture"] for each in report["built"]] == ["sm_90a", "sm_90a"]

@@ -9,13 +9,11 @@ import msgspec
 import pytest
 from kernels.sass import count, instructions
 from tensorhub_cuda.compiling import compile_cubin
-from tensorhub_cuda.kernel_catalog import KERNELS, Kernel, kernel, read_source
+from tensorhub_cuda.kernel_catalog import ARCHITECTURES, KERNELS, Kernel, kernel, read_source
 from tensorhub_cuda.ptxas_log import KernelResources, kernel_resources
 
-ARCHITECTURES = (75, 80, 89, 90, 100, 120)
-
 #: The tensor cores of these multiply FP8 themselves in mma.sync; on others it becomes a cast to F16 and a product of F16.
-FP8_MMA = (89, 120)
+FP8_MMA = (89, 120, 121)
 
 #: A source is compiled once an architecture, for all its kernels.
 UNITS = list(dict.fromkeys(each.sources for each in KERNELS))

@@ -14,7 +14,7 @@ from tensorhub_cuda.cache_folder import cache_folder
 from tensorhub_cuda.compiling import Cubin, architecture_name
 from tensorhub_cuda.errors import KernelUnavailable
 from tensorhub_cuda.kernel_cache import build_cubin, digest_of
-from tensorhub_cuda.kernel_catalog import KERNELS, Kernel, read_source
+from tensorhub_cuda.kernel_catalog import KERNELS, Kernel, not_claimed, read_source
 from tensorhub_cuda.ptxas_log import kernel_resources
 
 from tensorhub_contracts.commands import EXIT_REFUSED
@@ -133,9 +133,8 @@ def _build_all(architectures: Iterable[int], folder: Path) -> BuildReport:
         name = architecture_name(sm)
         for sources in dict.fromkeys(kernel.sources for kernel in KERNELS):
             kernels = [kernel for kernel in KERNELS if kernel.sources == sources]
-            below = [kernel for kernel in kernels if sm < kernel.minimum_sm]
-            not_built += [NotBuilt(kernel.name, name, False, f"it needs sm_{kernel.minimum_sm} or later") for kernel in below]
-            wanted = [kernel for kernel in kernels if kernel not in below]
+            not_built += [NotBuilt(kernel.name, name, False, not_claimed(kernel, sm)) for kernel in kernels if not_claimed(kernel, sm)]
+            wanted = [kernel for kernel in kernels if not not_claimed(kernel, sm)]
             if not wanted:
                 continue
             try:
