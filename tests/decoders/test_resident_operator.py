@@ -54,7 +54,7 @@ MEMBERS = [0] * 100 + [1] * 28 + [2] * 57 + [4] * 15  # members of 128 and 57 ro
 
 @pytest.mark.parametrize("grid", ["block", "row", "members"])
 @pytest.mark.parametrize(("compute", "bound"), [("w8a32", 1e-6), ("w8a16", 4e-3)])
-@pytest.mark.parametrize("columns", [64, 129, 400])
+@pytest.mark.parametrize("columns", [64, 129, 200, 400])  # 200: square, where a shape says nothing of the direction
 def test_it_is_what_float64_says(grid: str, compute: str, bound: float, columns: int) -> None:
     weight = codes(200, columns)
     rows = MEMBERS if grid == "members" else None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import ml_dtypes
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -154,3 +155,20 @@ def test_the_limit_is_one_that_a_wrong_scale_exceeds() -> None:
     assert error_of(y, products) <= 1e-6
     case.scale[:] = np.roll(case.scale, 1, axis=1)
     assert error_of(y, exact_products(case)) > 1e-3
+
+
+@pytest.mark.parametrize("side", [128, 144, 256])
+@pytest.mark.parametrize("grid", ["block", "row"])
+@pytest.mark.parametrize("chosen", MATRIX_KERNELS, ids=by_name)
+def test_a_square_weight_is_not_turned_round(chosen: Kernel, grid: Literal["block", "row"], side: int) -> None:
+    """Where n is k and both grids have one shape, nothing but the contract says which way they lie."""
+    dtype = np.float32 if chosen.compute == "w8a32" else ml_dtypes.bfloat16
+    case = make_case(7, 5, side, side, x_dtype=dtype, grid=grid)
+    y, products = result_and_reference(chosen, case)
+    assert error_of(y, products) <= LIMIT[chosen.compute]
+    for turned in (
+        msgspec.structs.replace(case, weight=np.ascontiguousarray(case.weight.T)),
+        msgspec.structs.replace(case, scale=np.ascontiguousarray(case.scale.T) if grid == "block" else case.scale[::-1].copy()),
+    ):
+        if not np.array_equal(turned.scale, case.scale) or not np.array_equal(turned.weight, case.weight):
+            assert error_of(y, exact_products(turned)) > 1e-3, "the control: it would be seen"
