@@ -9,9 +9,11 @@ import torch
 
 from tensorhub_cuda.errors import KernelArgumentError
 from tensorhub_cuda.kernel_choice import choose_kernel, compute_path_of, is_aligned, quantize_kernel
-from tensorhub_cuda.kernel_launch import GROUP, MatrixOperands, launch_matrix, launch_quantize, prepare_kernels
+from tensorhub_cuda.kernel_launch import launch_matrix, launch_quantize
+from tensorhub_cuda.matrix_operands import GROUP, MatrixOperands
 from tensorhub_cuda.modules import LoadedKernel, device_sm
 from tensorhub_cuda.operand_rules import BLOCK, LARGEST_INT32, require_operands
+from tensorhub_cuda.ready_kernels import prepare_kernels
 
 __all__ = ["block_fp8_linear_cuda", "compute_path_of", "linear_on_stream", "prepare"]
 

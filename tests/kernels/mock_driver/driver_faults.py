@@ -12,8 +12,8 @@ from kernels.mock_driver.operands import operands
 from kernels.mock_driver.scenario import TOLERANCES, assert_close, difference, project, scenario, unavailable
 from tensorhub_cuda import kernel_launch, modules
 from tensorhub_cuda.errors import KernelUnavailable
-from tensorhub_cuda.kernel_launch import prepare_kernels
 from tensorhub_cuda.launching import linear_on_stream
+from tensorhub_cuda.ready_kernels import prepare_kernels
 
 
 @scenario

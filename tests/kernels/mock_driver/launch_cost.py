@@ -9,10 +9,12 @@ import torch
 from kernels.mock_driver.driver import MockDriver
 from tensorhub_cuda import kernel_launch
 from tensorhub_cuda.kernel_choice import choose_kernel
-from tensorhub_cuda.kernel_launch import MatrixOperands, launch_matrix, prepare_kernels
+from tensorhub_cuda.kernel_launch import launch_matrix
 from tensorhub_cuda.launching import linear_on_stream
+from tensorhub_cuda.matrix_operands import MatrixOperands
 from tensorhub_cuda.op import block_fp8_linear
 from tensorhub_cuda.operand_rules import require_operands
+from tensorhub_cuda.ready_kernels import READY_KERNELS, prepare_kernels
 
 M, N, K = 4, 384, 512
 
@@ -31,7 +33,7 @@ def launch_cost(driver: MockDriver, repeats: int = 20, rounds: int = 400) -> dic
     weight, scale = torch.zeros(N, K, dtype=torch.uint8), torch.zeros(3, 4)
     operands = MatrixOperands(1 << 20, 1 << 21, 0, 1 << 22, 0, 0, 1 << 23, K, K, M, N, K, 4, 7, 1)
     kernel = choose_kernel("w8a16", M, K, 90, aligned=True)
-    handle = kernel_launch._ready_kernels[kernel.name, 0].handle
+    handle = READY_KERNELS[kernel.name, 0].handle
     configuration = kernel_launch._configuration(24, 1, kernel.threads, kernel.shared_bytes)
     cuda_stream = kernel_launch._stream(0, stream)
     integers = tuple(kernel_launch._int32(value) for value in (M, N, K, 4, 7, 1))

@@ -8,7 +8,7 @@ from kernels.mock_driver.driver import MockDriver
 from kernels.mock_driver.launch_checks import named_arguments
 from kernels.mock_driver.operands import operands
 from kernels.mock_driver.scenario import assert_close, project, scenario, unavailable
-from tensorhub_cuda import kernel_launch
+from tensorhub_cuda import matrix_operands
 from tensorhub_cuda.kernel_catalog import kernel
 from tensorhub_cuda.op import fake_block_fp8_linear
 
@@ -113,8 +113,8 @@ def many_rows_in_several_launches(driver: MockDriver) -> None:
     case = operands(65535 * 16 + 5, 1, 1, "w8a16", "block")
     assert_close(project(driver, case), case)
     assert [launch.grid[1] for launch in driver.launches] == [65535, 1]
-    limit = kernel_launch.LARGEST_GRID_Y
-    kernel_launch.LARGEST_GRID_Y = 2  # type: ignore[misc]  # a smaller machine, for the test
+    limit = matrix_operands.LARGEST_GRID_Y
+    matrix_operands.LARGEST_GRID_Y = 2  # type: ignore[misc]  # a smaller machine, for the test
     try:
         for compute, n, k in (("w8a16", 140, 272), ("w8a16", 140, 130), ("w8a32", 70, 130), ("w8a8", 140, 144)):
             driver.launches.clear()
@@ -125,7 +125,7 @@ def many_rows_in_several_launches(driver: MockDriver) -> None:
             assert len(matrix) == -(-300 // (2 * tile_m))
             assert sum(named_arguments(launch)["m"] for launch in matrix) == 300
     finally:
-        kernel_launch.LARGEST_GRID_Y = limit  # type: ignore[misc]  # as above
+        matrix_operands.LARGEST_GRID_Y = limit  # type: ignore[misc]  # as above
 
 
 @scenario

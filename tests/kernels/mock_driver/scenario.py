@@ -8,7 +8,7 @@ import pytest
 import torch
 from kernels.mock_driver.driver import MockDriver
 from kernels.mock_driver.operands import Operands, exact_y
-from tensorhub_cuda import kernel_launch, modules
+from tensorhub_cuda import modules, ready_kernels
 from tensorhub_cuda.errors import KernelUnavailable
 from tensorhub_cuda.launching import linear_on_stream
 from tensorhub_cuda.operand_rules import require_operands
@@ -29,7 +29,7 @@ def scenario(function: Scenario) -> Scenario:
 def run(name: str, driver: MockDriver) -> None:
     """Run a scenario on a driver and modules that remember nothing of the last one."""
     driver.reset()
-    kernel_launch._ready_kernels.clear()
+    ready_kernels.READY_KERNELS.clear()
     modules._loaded.clear()
     SCENARIOS[name](driver)
     assert not driver.errors, driver.errors

@@ -15,8 +15,8 @@ from kernels.mock_driver.operands import operands
 from kernels.mock_driver.scenario import assert_close, project, scenario, unavailable
 from tensorhub_cuda import launching
 from tensorhub_cuda.errors import KernelArgumentError
-from tensorhub_cuda.kernel_launch import prepare_kernels
 from tensorhub_cuda.launching import block_fp8_linear_cuda, linear_on_stream
+from tensorhub_cuda.ready_kernels import prepare_kernels
 
 
 @scenario

@@ -12,7 +12,8 @@ from kernels.receipt.checks import NotRunError, Outcome, Receipt, require
 from kernels.receipt.machine import GuardedOutput, Machine, take
 from numpy.typing import NDArray
 from tensorhub_cuda.kernel_catalog import KERNELS, Kernel, kernel
-from tensorhub_cuda.kernel_launch import MatrixOperands, launch_matrix, launch_quantize
+from tensorhub_cuda.kernel_launch import launch_matrix, launch_quantize
+from tensorhub_cuda.matrix_operands import MatrixOperands
 
 _BLOCK = 128
 
