@@ -58,7 +58,10 @@ class StoredWeight:
 
     def matrix(self, expert: int) -> Self:
         """Return the unit of one expert of a stack: the same memory. Raises IndexError beyond the last."""
-        return self.with_tensors(self.weight[expert], self.scale[expert])
+        one = self.with_tensors(self.weight[expert], self.scale[expert])
+        if self._kernel_scale is not None:
+            one._kernel_scale = (self._kernel_scale[0][expert], self._kernel_scale[1])
+        return one
 
     def upcast(self, begin: int, end: int, out: torch.Tensor) -> None:
         """Write rows of a matrix to `out`, as the reference dequant means them."""
