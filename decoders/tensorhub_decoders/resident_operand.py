@@ -42,13 +42,16 @@ class ResidentOperand:
 def project(x: torch.Tensor, parts: Sequence[StoredWeight], bias: torch.Tensor | None, activation_bits: int) -> torch.Tensor:
     """Return `x W^T + b` in the dtype of `x`, `[..., in]`, with W the rows of all parts.
 
-    Raises ValueError for the dtype of another lane and for another width, NotImplementedError where a gradient is recorded.
     On the CPU, strips of rows are upcast and multiplied; on another device, and where torch compiles, the operator does it.
+    Raises ValueError for the dtype of another lane, another width and another device, NotImplementedError where a gradient is
+    recorded.
     """
     if x.dtype not in ACTIVATIONS[activation_bits]:
         raise ValueError(f"activations of {activation_bits} bits are asked for, not {x.dtype}")
     if x.shape[-1:] != parts[0].weight.shape[1:]:
         raise ValueError(f"activations {tuple(x.shape)} for weights of {parts[0].weight.shape[1]} columns")
+    if x.device != parts[0].weight.device:
+        raise ValueError(f"activations on {x.device} for weights on {parts[0].weight.device}")
     if torch.is_grad_enabled() and (x.requires_grad or (bias is not None and bias.requires_grad)):
         raise NotImplementedError("no gradient is computed: stored codes have none. Call it under torch.no_grad().")
     if x.device.type == "cpu" and activation_bits != 8 and not (torch.compiler.is_compiling() and x.dtype is not torch.float16):

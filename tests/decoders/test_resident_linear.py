@@ -288,3 +288,11 @@ def test_no_gradient_is_recorded_in_part() -> None:
     with torch.no_grad():
         assert not block(200, 130)(x).requires_grad
         assert not biased(x).requires_grad
+
+
+def test_activations_on_another_device_are_refused() -> None:
+    """The meta device stands for another one."""
+    module = block(200, 130).to("meta")
+    with pytest.raises(ValueError, match="activations on cpu for weights on meta"):
+        module(torch.zeros(2, 130, dtype=torch.bfloat16))
+    assert module(torch.zeros(2, 130, dtype=torch.bfloat16, device="meta")).shape == (2, 200)
