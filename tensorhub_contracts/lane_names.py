@@ -36,6 +36,11 @@ class LaneName(msgspec.Struct, frozen=True):
         """What a decoder declares: the name without its execution; empty for a family."""
         return "-".join(filter(None, (self.family, self.activation, self.scale))) if self.activation else ""
 
+    @property
+    def activation_bits(self) -> int:
+        """The bits of activations: 16 of `fp8-w8a16`. Raises ValueError for a family, which does not say."""
+        return int(self.activation.rpartition("a")[2])
+
     def covers(self, lane: LaneName) -> bool:
         """Whether a full lane is the one asked for: a family covers its bodies, a body its executions."""
         if not self.activation:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Dequantize = Callable[[Mapping[str, "torch.Tensor"], "torch.dtype"], "torch.Tensor"]
 
 #: What decoded weights, and activations before they are quantized, may be, by the bits of the activations.
-_DTYPES: Final = {"8": ("BF16",), "16": ("BF16", "F16"), "32": ("F32",)}
+_DTYPES: Final = {8: ("BF16",), 16: ("BF16", "F16"), 32: ("F32",)}
 
 
 def decode_units(
@@ -74,7 +74,7 @@ def require_resident(decoder: str, resident: bool) -> None:
 
 def lane_dtype(lane: str, dtype: str) -> torch.dtype:
     """Return torch's name for what decoded weights become in a lane; raises `Refusal` (`lane-dtype`) if it does not have it."""
-    names = _DTYPES[parse_lane(lane).activation.rpartition("a")[2]]
+    names = _DTYPES[parse_lane(lane).activation_bits]
     if dtype not in names:
         raise Refusal([Violation("lane-dtype", lane, " or ".join(names), dtype, "Ask for a dtype of the lane, or for another lane.")])
     return torch_dtype(dtype)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -50,11 +50,6 @@ def put_resident_units(model: torch.nn.Module, units: Mapping[str, Any]) -> None
             model.set_submodule(holder_name, unit)
         else:
             put_experts(holder, own_name, _experts(place, holder_name.rpartition(".")[2], units))
-
-
-def resident_modules(model: torch.nn.Module) -> Iterator[ResidentModule]:
-    """Yield the modules of a model that hold resident units."""
-    yield from (module for module in model.modules() if isinstance(module, ResidentModule))
 
 
 def _is_projection(holder: torch.nn.Module, name: str, place: PlacedUnits) -> bool:

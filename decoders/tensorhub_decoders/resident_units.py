@@ -37,7 +37,7 @@ def resident_units(
     tensors are read, (`payload-values`) with every unit whose codes or scales no resident lane computes with, and how many
     there are.
     """
-    bits = activation_bits(lane)
+    bits = parse_lane(lane).activation_bits
     lane_dtype(lane, dtype)
     place = usable_device(device)
     paths = compute_paths(inspection, bits, dtype, place)
@@ -63,11 +63,6 @@ def resident_units(
             yield DecodedTensor(name, module, paths[name])
     if faults:
         raise Refusal(faults)
-
-
-def activation_bits(lane: str) -> int:
-    """Return the bits of the activations of a lane."""
-    return int(parse_lane(lane).activation.rpartition("a")[2])
 
 
 def _convert_nothing(*ignored: object) -> None:

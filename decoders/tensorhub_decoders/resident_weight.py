@@ -6,7 +6,7 @@ from typing import ClassVar, Self
 
 import torch
 
-from tensorhub_decoders.upcast_strips import BLOCK, require_grid, upcast_block_scaled, upcast_mapped_blocks, upcast_row_scaled
+from tensorhub_decoders.upcast_strips import BLOCK, holds_nan, require_grid, upcast_block_scaled, upcast_mapped_blocks, upcast_row_scaled
 
 
 class StoredWeight:
@@ -139,11 +139,8 @@ def require_values(weight: torch.Tensor, scale: torch.Tensor) -> None:
 def value_faults(weight: torch.Tensor, scale: torch.Tensor) -> list[str]:
     """Return what of a unit's values no resident lane computes with: NaN codes, and scales that are not finite or negative."""
     faults = []
-    signed, unsigned = weight.view(torch.int8), weight.view(torch.uint8)
-    # NaN is 0x7F, the greatest of the signed bytes, or 0xFF, the greatest of the unsigned: two quick passes, and a slow one
-    # for bad weights.
-    if weight.numel() and (int(signed.amax()) == 0x7F or int(unsigned.amax()) == 0xFF):
-        faults.append(f"{int(((unsigned & 0x7F) == 0x7F).sum()):,} NaN codes")
+    if weight.numel() and holds_nan(weight):  # two quick passes, and a slow one for bad weights
+        faults.append(f"{int(((weight.view(torch.uint8) & 0x7F) == 0x7F).sum()):,} NaN codes")
     wide = scale.to(torch.float32)
     scales = int((~torch.isfinite(wide) | (wide < 0)).sum())
     if scales:

@@ -153,15 +153,14 @@ def _upcast(
     columns = weight.shape[1]
     grown = scale * _SHIFTED
     folds = bool(torch.isfinite(grown).all())  # exact, unless it overflows
-    signed, unsigned = weight.view(torch.int8), weight.view(torch.uint8)
+    signed = weight.view(torch.int8)
     direct = out.dtype is torch.float32
 
     def convert(begin: int, end: int) -> None:
         halves, numbers, floats = _scratch.for_strip(end - begin, columns)
         strip = out[begin:end] if direct else floats
         codes = signed[begin:end]
-        # NaN is 0x7F, the greatest of the signed bytes, or 0xFF, the greatest of the unsigned.
-        if int(codes.amax()) == 0x7F or int(unsigned[begin:end].amax()) == 0xFF:
+        if holds_nan(codes):
             strip.copy_(weight[begin:end])  # torch's own cast, slow and right for every code
             multiply(strip, begin, scale)
         else:
@@ -177,6 +176,11 @@ def _upcast(
     for begin, end in parts:
         convert(begin, end)
     return out
+
+
+def holds_nan(codes: torch.Tensor) -> bool:
+    """Whether one of some E4M3 codes, at least one, is NaN: 0x7F, the greatest of the signed bytes, or 0xFF, of the unsigned."""
+    return int(codes.view(torch.int8).amax()) == 0x7F or int(codes.view(torch.uint8).amax()) == 0xFF
 
 
 def strips(rows: int, columns: int, *, origin: int = 0) -> Iterator[tuple[int, int]]:

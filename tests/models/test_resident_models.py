@@ -24,9 +24,8 @@ from producing.making import BLOCKWISE, ROWWISE, done
 from safetensors.torch import load_file, save_file
 from tensorhub_decoders import upcast_strips
 from tensorhub_decoders.resident_experts import ResidentExperts
-from tensorhub_decoders.resident_linear import ResidentLinear
+from tensorhub_decoders.resident_linear import ResidentLinear, ResidentModule
 from tensorhub_decoders.resident_operand import ResidentOperand
-from tensorhub_decoders.resident_placing import resident_modules
 from tensorhub_decoders.resident_weight import StoredWeight
 from tensorhub_decoders.whole_models import ModelReport, load_hf_fp8_blockwise, load_model
 from transformers import AutoModelForCausalLM, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
@@ -222,6 +221,10 @@ def densely(case: Case, into: Path) -> Any:
     return model
 
 
+def resident_modules(model: torch.nn.Module) -> list[ResidentModule]:
+    return [module for module in model.modules() if isinstance(module, ResidentModule)]
+
+
 def units_of(model: torch.nn.Module) -> list[tuple[str, str, StoredWeight]]:
     return [unit for module in resident_modules(model) for unit in module.stored_weights()]
 
@@ -382,7 +385,7 @@ def test_the_model_evaluates_and_asks_for_no_gradients(case: Case) -> None:
     assert not any(parameter.requires_grad for parameter in case.model.parameters())
     assert not any(parameter.dtype is torch.float8_e4m3fn for parameter in case.model.parameters())
     assert not any(buffer.dtype is torch.float8_e4m3fn for buffer in case.model.buffers())
-    modules = list(resident_modules(case.model))
+    modules = resident_modules(case.model)
     assert len(units_of(case.model)) == len(case.units) - len(case.report.ignored)
     assert all(isinstance(module, (ResidentLinear, ResidentExperts)) for module in modules)
 
