@@ -39,7 +39,7 @@ docs: $(VENV)/test.done
 GPU_PYTHON = $(if $(filter file,$(origin PYTHON)),$(firstword $(wildcard $(BIN)/python) $(PYTHON)),$(PYTHON))
 
 gpu-test:
-	PYTHONPATH=.:decoders:cuda:tests$${PYTHONPATH:+:$$PYTHONPATH} $(GPU_PYTHON) tests/kernels/gpu_receipt.py $(GPU_TEST_ARGS)
+	PYTHONPATH=.:decoders:cuda$${PYTHONPATH:+:$$PYTHONPATH} $(GPU_PYTHON) tests/kernels/gpu_receipt.py $(GPU_TEST_ARGS)
 
 clean:
 	rm -rf $(VENV) dist demo-checkpoints benchmarks/trees

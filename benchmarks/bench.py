@@ -18,10 +18,9 @@ from interleaved import measure, table
 from peers import verify_with_hub_metadata, verify_with_safe_open
 from trees import break_last_scale, evict, write_llama
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from geometries import deepseek_v3, h3_conditioner  # the generators that the tests use
-
+sys.path.insert(0, str(Path(__file__).parent.parent))
 from tensorhub_contracts import inspect
+from tests.support.geometries import deepseek_v3, h3_conditioner  # the generators that the tests use
 
 
 def warm(scratch: Path) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 from interleaved import measure, table
-from tensorhub_decoders.resident_linear import BlockFp8Linear
-from tensorhub_decoders.upcast_strips import upcast_block_scaled
+from tensorhub_decoders.resident.linear import BlockFp8Linear
+from tensorhub_decoders.upcast.strips import upcast_block_scaled
 from torch.nn import functional
 from trees import write_llama
 

@@ -6,10 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-TESTS = Path(__file__).parent.parent / "tests"
+ROOT = Path(__file__).parent.parent
 _MEASURE = """
-from kernels.mock_driver.driver import MockDriver
-from kernels.mock_driver.launch_cost import launch_cost
+from tests.kernels.mock_driver.driver import MockDriver
+from tests.kernels.mock_driver.launch_cost import launch_cost
 for part, microseconds in launch_cost(MockDriver()).items():
     print(part, microseconds, sep="\\t")
 """
@@ -17,8 +17,8 @@ for part, microseconds in launch_cost(MockDriver()).items():
 
 def print_launch_cost(scratch: Path) -> None:
     """Measure in a process that finds the stand-in where others find the driver, and print each part beside the launch alone."""
-    sys.path.insert(0, str(TESTS))
-    from kernels.mock_driver.build import build, environment
+    sys.path.insert(0, str(ROOT))
+    from tests.kernels.mock_driver.build import build, environment
 
     build(scratch)
     done = subprocess.run([sys.executable, "-c", _MEASURE], env=environment(scratch), capture_output=True, text=True, check=True)

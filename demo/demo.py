@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT))
 
-import geometries  # noqa: E402  # found beside the tests
-import tiny_models  # noqa: E402  # the same
+from tests.support import geometries, tiny_models  # noqa: E402  # found from the repository's root
 
 FOLDER = ROOT / "demo-checkpoints"
 TENSORHUB = Path(sys.executable).with_name("tensorhub")
@@ -124,7 +123,7 @@ def produce_and_ask() -> list[str]:
 def load_and_run() -> list[str]:
     """Load what was produced as whole models, run a forward, and print what the reports say."""
     import torch
-    from tensorhub_decoders.whole_models import load_model
+    from tensorhub_decoders.transformers_models.loading import load_model
 
     tokens = torch.arange(3, 15)[None]
     logits = {}

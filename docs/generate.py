@@ -11,12 +11,12 @@ from pathlib import Path
 import click
 
 import tensorhub_contracts
+from tensorhub_contracts.checkpoints.geometry import write_shape
 from tensorhub_contracts.commands import tensorhub
-from tensorhub_contracts.contract import Contract, Declares, Requirement
 from tensorhub_contracts.refusal_codes import explanations
-from tensorhub_contracts.registry import Registry, load_registry
-from tensorhub_contracts.shapes import write_pattern, write_shape
-from tensorhub_contracts.unproved_words import UNPROVED
+from tensorhub_contracts.registry.contract import UNPROVED, Contract, Declares, Requirement
+from tensorhub_contracts.registry.registry import Registry, load_registry
+from tensorhub_contracts.registry.shape_patterns import write_pattern
 
 FOLDER = Path(__file__).parent
 NOTICE = "<!-- Written by docs/generate.py (make docs); edits are overwritten. -->\n\n"

@@ -1,128 +1,94 @@
-"""Named, versioned tensor layouts, and the proof that a checkpoint is in one, from its headers alone."""
+"""Named, versioned tensor layouts, and the proof that a checkpoint is in one, from its headers alone.
+
+What stands here is the public interface, with `tensorhub_contracts.testing`; packages and modules below are not part of it.
+"""
 
 from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from tensorhub_contracts._version import __version__ as __version__
+
 if TYPE_CHECKING:
-    from tensorhub_contracts.artifact_record import Artifact, record_artifact
-    from tensorhub_contracts.current_registry import installed_registry
-    from tensorhub_contracts.decoded_tensor import DecodedTensor
-    from tensorhub_contracts.decoder_declaration import DecoderDeclaration, contract_decoders_of, implements_contract
-    from tensorhub_contracts.demand import Demand
-    from tensorhub_contracts.errors import (
-        DeclarationError,
-        FaultError,
-        PluginError,
-        PluginSelectionError,
-        Refusal,
-        RegistryError,
-        TensorhubError,
-        Violation,
-    )
-    from tensorhub_contracts.execution_lanes import derive_execution_lanes
-    from tensorhub_contracts.hookspecs import hookimpl
-    from tensorhub_contracts.image_lanes import ImageLanes
-    from tensorhub_contracts.inspection import Inspection, Unit
-    from tensorhub_contracts.inspector import inspect, inspect_hf_fp8_blockwise
-    from tensorhub_contracts.lane_names import LaneName, parse_lane
-    from tensorhub_contracts.load_report import LoadedWeights, LoadReport, UnsupportedLane
-    from tensorhub_contracts.loading import load
-    from tensorhub_contracts.owned_contracts import OwnedContracts, read_contracts
-    from tensorhub_contracts.plugins import installed_plugins
-    from tensorhub_contracts.problems import Problem, problem_details
-    from tensorhub_contracts.registry import Registry, load_registry
-    from tensorhub_contracts.resolution import resolve
-    from tensorhub_contracts.satisfying import satisfies
-    from tensorhub_contracts.verdict import Verdict
+    from tensorhub_contracts.errors import DeclarationError as DeclarationError
+    from tensorhub_contracts.errors import FaultError as FaultError
+    from tensorhub_contracts.errors import PluginError as PluginError
+    from tensorhub_contracts.errors import PluginSelectionError as PluginSelectionError
+    from tensorhub_contracts.errors import Refusal as Refusal
+    from tensorhub_contracts.errors import RegistryError as RegistryError
+    from tensorhub_contracts.errors import TensorhubError as TensorhubError
+    from tensorhub_contracts.errors import Violation as Violation
+    from tensorhub_contracts.hub.artifact import Artifact as Artifact
+    from tensorhub_contracts.hub.artifact import record_artifact as record_artifact
+    from tensorhub_contracts.hub.demand import Demand as Demand
+    from tensorhub_contracts.hub.problem import Problem as Problem
+    from tensorhub_contracts.hub.problem import problem_details as problem_details
+    from tensorhub_contracts.hub.satisfies import satisfies as satisfies
+    from tensorhub_contracts.hub.verdict import Verdict as Verdict
+    from tensorhub_contracts.inspection.inspector import inspect as inspect
+    from tensorhub_contracts.inspection.result import Inspection as Inspection
+    from tensorhub_contracts.inspection.result import Unit as Unit
+    from tensorhub_contracts.lanes.derive import derive_execution_lanes as derive_execution_lanes
+    from tensorhub_contracts.lanes.image_lanes import ImageLanes as ImageLanes
+    from tensorhub_contracts.loading import LoadedWeights as LoadedWeights
+    from tensorhub_contracts.loading import LoadReport as LoadReport
+    from tensorhub_contracts.loading import UnsupportedLane as UnsupportedLane
+    from tensorhub_contracts.loading import load as load
+    from tensorhub_contracts.plugins.declaring import DecodedTensor as DecodedTensor
+    from tensorhub_contracts.plugins.declaring import DecoderDeclaration as DecoderDeclaration
+    from tensorhub_contracts.plugins.declaring import contract_decoders_of as contract_decoders_of
+    from tensorhub_contracts.plugins.declaring import implements_contract as implements_contract
+    from tensorhub_contracts.plugins.hookspecs import hookimpl as hookimpl
+    from tensorhub_contracts.plugins.host import installed_plugins as installed_plugins
+    from tensorhub_contracts.plugins.installed import installed_registry as installed_registry
+    from tensorhub_contracts.registry.names import parse_lane as parse_lane
+    from tensorhub_contracts.registry.plugin_contracts import OwnedContracts as OwnedContracts
+    from tensorhub_contracts.registry.plugin_contracts import read_contracts as read_contracts
+    from tensorhub_contracts.registry.registry import Registry as Registry
+    from tensorhub_contracts.registry.registry import resolve as resolve
 
-__version__ = "0.1.0"
-
+#: Public name to the module that defines it; a module is imported when a name of it is first used.
 _HOMES = {
-    "Artifact": "artifact_record",
+    "Artifact": "hub.artifact",
     "DeclarationError": "errors",
-    "DecodedTensor": "decoded_tensor",
-    "DecoderDeclaration": "decoder_declaration",
-    "Demand": "demand",
+    "DecodedTensor": "plugins.declaring",
+    "DecoderDeclaration": "plugins.declaring",
+    "Demand": "hub.demand",
     "FaultError": "errors",
-    "ImageLanes": "image_lanes",
-    "Inspection": "inspection",
-    "LaneName": "lane_names",
-    "LoadReport": "load_report",
-    "LoadedWeights": "load_report",
-    "OwnedContracts": "owned_contracts",
+    "ImageLanes": "lanes.image_lanes",
+    "Inspection": "inspection.result",
+    "LoadReport": "loading",
+    "LoadedWeights": "loading",
+    "OwnedContracts": "registry.plugin_contracts",
     "PluginError": "errors",
     "PluginSelectionError": "errors",
-    "Problem": "problems",
+    "Problem": "hub.problem",
     "Refusal": "errors",
-    "Registry": "registry",
+    "Registry": "registry.registry",
     "RegistryError": "errors",
     "TensorhubError": "errors",
-    "Unit": "inspection",
-    "UnsupportedLane": "load_report",
-    "Verdict": "verdict",
+    "Unit": "inspection.result",
+    "UnsupportedLane": "loading",
+    "Verdict": "hub.verdict",
     "Violation": "errors",
-    "record_artifact": "artifact_record",
-    "contract_decoders_of": "decoder_declaration",
-    "derive_execution_lanes": "execution_lanes",
-    "hookimpl": "hookspecs",
-    "implements_contract": "decoder_declaration",
-    "inspect": "inspector",
-    "inspect_hf_fp8_blockwise": "inspector",
-    "installed_plugins": "plugins",
-    "installed_registry": "current_registry",
+    "contract_decoders_of": "plugins.declaring",
+    "derive_execution_lanes": "lanes.derive",
+    "hookimpl": "plugins.hookspecs",
+    "implements_contract": "plugins.declaring",
+    "inspect": "inspection.inspector",
+    "installed_plugins": "plugins.host",
+    "installed_registry": "plugins.installed",
     "load": "loading",
-    "load_registry": "registry",
-    "parse_lane": "lane_names",
-    "problem_details": "problems",
-    "read_contracts": "owned_contracts",
-    "resolve": "resolution",
-    "satisfies": "satisfying",
+    "parse_lane": "registry.names",
+    "problem_details": "hub.problem",
+    "read_contracts": "registry.plugin_contracts",
+    "record_artifact": "hub.artifact",
+    "resolve": "registry.registry",
+    "satisfies": "hub.satisfies",
 }
 
-__all__ = [
-    "Artifact",
-    "DeclarationError",
-    "DecodedTensor",
-    "DecoderDeclaration",
-    "Demand",
-    "FaultError",
-    "ImageLanes",
-    "Inspection",
-    "LaneName",
-    "LoadReport",
-    "LoadedWeights",
-    "OwnedContracts",
-    "PluginError",
-    "PluginSelectionError",
-    "Problem",
-    "Refusal",
-    "Registry",
-    "RegistryError",
-    "TensorhubError",
-    "Unit",
-    "UnsupportedLane",
-    "Verdict",
-    "Violation",
-    "__version__",
-    "contract_decoders_of",
-    "derive_execution_lanes",
-    "hookimpl",
-    "implements_contract",
-    "inspect",
-    "inspect_hf_fp8_blockwise",
-    "installed_plugins",
-    "installed_registry",
-    "load",
-    "load_registry",
-    "parse_lane",
-    "problem_details",
-    "read_contracts",
-    "record_artifact",
-    "resolve",
-    "satisfies",
-]
+__all__ = ["__version__", *_HOMES]
 
 
 def __getattr__(name: str) -> Any:

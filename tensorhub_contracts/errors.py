@@ -6,7 +6,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tensorhub_contracts.writable import writable
+
+def writable(text: str) -> str:
+    """Spell out what UTF-8 cannot hold, as Python would in a string; text that it can hold is left as it is."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 class Violation(msgspec.Struct, frozen=True):

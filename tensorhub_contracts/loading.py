@@ -9,16 +9,60 @@ from typing import Any, Final
 
 import msgspec
 
-from tensorhub_contracts.demand import EVERY_COMPONENT, Demand
 from tensorhub_contracts.errors import Refusal, Violation
-from tensorhub_contracts.execution_lanes import derive_execution_lanes
-from tensorhub_contracts.inspection import Inspection
-from tensorhub_contracts.inspector import inspect
-from tensorhub_contracts.load_report import LoadedWeights, LoadReport, UnsupportedLane
-from tensorhub_contracts.plugin_loading import Claim
-from tensorhub_contracts.plugins import installed_plugins
-from tensorhub_contracts.satisfying import satisfies
-from tensorhub_contracts.verdict import ComponentVerdict
+from tensorhub_contracts.hub.demand import EVERY_COMPONENT, Demand
+from tensorhub_contracts.hub.satisfies import satisfies
+from tensorhub_contracts.hub.verdict import ComponentVerdict, RejectedLane
+from tensorhub_contracts.inspection.inspector import inspect
+from tensorhub_contracts.inspection.result import Inspection
+from tensorhub_contracts.lanes.derive import derive_execution_lanes
+from tensorhub_contracts.plugins.host import installed_plugins
+from tensorhub_contracts.plugins.loader import Claim
+
+
+class UnsupportedLane(msgspec.Struct, frozen=True):
+    """A lane that was asked for and is not supported here, with everything that says so."""
+
+    lane: str
+    violations: tuple[Violation, ...]
+
+
+class LoadReport(msgspec.Struct, frozen=True):
+    """What was loaded, by whom, and how.
+
+    `lanes_asked` is empty if any would do; `unsupported` are those of them that came first and are not supported here, with
+    why; `rejected` are the lanes of the image that were passed over, with who decided. `compute_paths` maps what computes to
+    the weights that it computes with, as the decoder reports them; tensors that are as they are stored are in none.
+    `stored_bytes` is what the checkpoint's tensors take in its files, `resident_bytes` what the loaded ones take in memory.
+    `resident` says whether weights keep their stored form.
+    """
+
+    path: str
+    component: str
+    headers_digest: str
+    contract: str
+    digest: str
+    lanes_asked: tuple[str, ...]
+    unsupported: tuple[UnsupportedLane, ...]
+    lane: str
+    decoder: str
+    distribution: str
+    version: str
+    rejected: tuple[RejectedLane, ...]
+    device: str
+    dtype: str
+    resident: bool
+    compute_paths: Mapping[str, tuple[str, ...]]
+    stored_bytes: int
+    resident_bytes: int
+
+
+class LoadedWeights(msgspec.Struct, frozen=True):
+    """The tensors of a checkpoint by name, and the report of how they came to be."""
+
+    weights: Mapping[str, Any]
+    report: LoadReport
+
 
 #: The codes of refusals that let a load go on to the next lane that the caller names: it is not supported here.
 NOT_SUPPORTED_HERE: Final = frozenset({"lane-unavailable", "floor-unmet", "load-unsupported", "kernel-unavailable"})

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from tensorhub_contracts.registry_structure import structure
+from tensorhub_contracts.documents import structure
 
 Group = Literal["handle", "container", "declaration", "layout", "unit", "gate", "plugin", "loading", "converting"]
 

@@ -33,8 +33,8 @@ def decode_cozy_fp8_rowwise(
     require_contract(inspection, "cozy.fp8-rowwise@1")
     if resident:
         return _resident(inspection, lane, dtype, device)
-    from tensorhub_decoders.streaming import Conversion, Strip, stream
-    from tensorhub_decoders.upcast_strips import upcast_row_scaled
+    from tensorhub_decoders.upcast.streaming import Conversion, Strip, stream
+    from tensorhub_decoders.upcast.strips import upcast_row_scaled
 
     def convert(strip: Strip, sidecars: Mapping[str, torch.Tensor]) -> None:
         rows = slice(strip.first_row, strip.first_row + strip.stored.shape[0])
@@ -62,9 +62,9 @@ def decode_cozy_fp8_rowwise_w8a8(inspection: Inspection, *, lane: str, dtype: st
 
 
 def _resident(inspection: Inspection, lane: str, dtype: str, device: str) -> Iterator[DecodedTensor]:
-    from tensorhub_decoders.resident_linear import RowFp8Linear
-    from tensorhub_decoders.resident_units import resident_units
-    from tensorhub_decoders.resident_weight import RowStoredWeight
+    from tensorhub_decoders.resident.linear import RowFp8Linear
+    from tensorhub_decoders.resident.stored_weight import RowStoredWeight
+    from tensorhub_decoders.resident.units import resident_units
 
     return resident_units(inspection, RowFp8Linear, RowStoredWeight, lane=lane, dtype=dtype, device=device)
 

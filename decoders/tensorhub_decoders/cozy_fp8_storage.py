@@ -27,8 +27,8 @@ def decode_cozy_fp8_storage(inspection: Inspection, *, lane: str, dtype: str, de
     Upcast weights are what `reference_dequants.dequantize_unscaled` gives, bit for bit. Raises `Refusal` for another
     contract (`contract-mismatch`) and for a dtype that the lane does not have (`lane-dtype`).
     """
-    from tensorhub_decoders.streaming import Conversion, Strip, stream
-    from tensorhub_decoders.upcast_strips import upcast_unscaled
+    from tensorhub_decoders.upcast.streaming import Conversion, Strip, stream
+    from tensorhub_decoders.upcast.strips import upcast_unscaled
 
     def convert(strip: Strip, sidecars: Mapping[str, torch.Tensor]) -> None:
         upcast_unscaled(strip.stored, strip.out)

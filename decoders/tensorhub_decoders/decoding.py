@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 from tensorhub_contracts import DecodedTensor, Inspection, Refusal, Violation
-from tensorhub_contracts.lane_names import parse_lane
+from tensorhub_contracts.registry.names import parse_lane
 from tensorhub_decoders.devices import usable_device
 from tensorhub_decoders.reading import TensorReader, stored_names, torch_dtype
 

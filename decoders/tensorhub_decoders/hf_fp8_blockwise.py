@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from tensorhub_contracts import DecodedTensor, Inspection, hookimpl, implements_contract
+from tensorhub_contracts import DecodedTensor, Inspection, hookimpl, implements_contract, inspect
 from tensorhub_decoders.decoding import lane_dtype, on_device, require_contract, require_resident
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import torch
+
+    from tensorhub_contracts.checkpoints.header import Source
 
 TENSORHUB_PLUGIN_API: Final = 1
 
@@ -33,8 +37,8 @@ def decode_hf_fp8_blockwise(
     require_contract(inspection, "hf.fp8-blockwise@1")
     if resident:
         return _resident(inspection, lane, dtype, device)
-    from tensorhub_decoders.streaming import Conversion, Strip, stream
-    from tensorhub_decoders.upcast_strips import upcast_block_scaled
+    from tensorhub_decoders.upcast.streaming import Conversion, Strip, stream
+    from tensorhub_decoders.upcast.strips import upcast_block_scaled
 
     def convert(strip: Strip, sidecars: Mapping[str, torch.Tensor]) -> None:
         scale = sidecars["scale"] if sidecars["scale"].dim() == 2 else sidecars["scale"][strip.matrix]
@@ -64,11 +68,16 @@ def decode_hf_fp8_blockwise_w8a8(inspection: Inspection, *, lane: str, dtype: st
 
 
 def _resident(inspection: Inspection, lane: str, dtype: str, device: str) -> Iterator[DecodedTensor]:
-    from tensorhub_decoders.resident_linear import BlockFp8Linear
-    from tensorhub_decoders.resident_units import resident_units
-    from tensorhub_decoders.resident_weight import BlockStoredWeight
+    from tensorhub_decoders.resident.linear import BlockFp8Linear
+    from tensorhub_decoders.resident.stored_weight import BlockStoredWeight
+    from tensorhub_decoders.resident.units import resident_units
 
     return resident_units(inspection, BlockFp8Linear, BlockStoredWeight, lane=lane, dtype=dtype, device=device)
+
+
+def inspect_hf_fp8_blockwise(source: Source | Path, component: str = "") -> Inspection:
+    """Prove that a checkpoint is in `hf.fp8-blockwise@1`, or raise `Refusal` with every reason why it is not."""
+    return inspect(source, component, contract="hf.fp8-blockwise@1").require()
 
 
 @hookimpl

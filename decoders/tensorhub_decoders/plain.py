@@ -25,7 +25,7 @@ def decode_plain(inspection: Inspection, *, lane: str, dtype: str, device: str =
     Rounding is to nearest even, and none at all where the checkpoint has `dtype` already. Raises `Refusal` for another
     contract (`contract-mismatch`) and for a dtype that the lane does not have (`lane-dtype`).
     """
-    from tensorhub_decoders.streaming import Conversion, Strip, stream
+    from tensorhub_decoders.upcast.streaming import Conversion, Strip, stream
 
     def convert(strip: Strip, sidecars: Mapping[str, torch.Tensor]) -> None:
         strip.out.copy_(strip.stored)

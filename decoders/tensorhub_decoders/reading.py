@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from tensorhub_contracts import Inspection, Refusal, Violation
-from tensorhub_contracts.checkpoint import Checkpoint
-from tensorhub_contracts.tensor_entry import TensorEntry
+from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
+from tensorhub_contracts.checkpoints.geometry import TensorEntry
 
 if TYPE_CHECKING:
     import torch

@@ -12,7 +12,7 @@ from typing import Final, NoReturn
 
 import click
 
-from tensorhub_contracts import __version__
+from tensorhub_contracts._version import __version__
 from tensorhub_contracts.errors import FaultError, PluginSelectionError, Refusal
 
 EXIT_REFUSED: Final = 1

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 
-from tensorhub_contracts.artifact_record import Artifact, artifact_json, record_artifact
 from tensorhub_contracts.commands import EXIT_REFUSED
-from tensorhub_contracts.commands.inspecting import inspect_path
+from tensorhub_contracts.commands.inspect_command import inspect_path
 from tensorhub_contracts.commands.outputs import Output, chosen_outputs, output_option, write_outputs
-from tensorhub_contracts.current_registry import installed_registry
 from tensorhub_contracts.errors import Refusal
+from tensorhub_contracts.hub.artifact import Artifact, artifact_json, record_artifact
+from tensorhub_contracts.plugins.installed import installed_registry
 from tensorhub_contracts.reports.printable import printable
 
 

@@ -8,12 +8,11 @@ from collections.abc import Iterator
 import click
 
 from tensorhub_contracts.commands.handles import HandleType, resolve_argument
-from tensorhub_contracts.contract import Contract, Declares, Form
-from tensorhub_contracts.current_registry import installed_registry
-from tensorhub_contracts.registry import Registry
-from tensorhub_contracts.registry_check import digest_clashes
-from tensorhub_contracts.shapes import write_pattern
-from tensorhub_contracts.unproved_words import UNPROVED
+from tensorhub_contracts.plugins.installed import installed_registry
+from tensorhub_contracts.registry.check import digest_clashes
+from tensorhub_contracts.registry.contract import UNPROVED, Contract, Declares, Form
+from tensorhub_contracts.registry.registry import Registry
+from tensorhub_contracts.registry.shape_patterns import write_pattern
 
 
 @click.group("contracts", invoke_without_command=True)
@@ -64,7 +63,7 @@ def show(handle: str, output: str) -> None:
     if output == "json":
         import json
 
-        from tensorhub_contracts.digests import normative_facts
+        from tensorhub_contracts.registry.digests import normative_facts
 
         facts = {"handle": handle, "digest": registry.digest(handle), "summary": contract.summary, "source": contract.source}
         sys.stdout.write(json.dumps({**facts, "normative": normative_facts(contract)}, indent=2, ensure_ascii=False) + "\n")

@@ -7,10 +7,10 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from tensorhub_contracts.contract import Contract
-from tensorhub_contracts.current_registry import installed_registry
 from tensorhub_contracts.errors import Refusal
-from tensorhub_contracts.resolution import resolve
+from tensorhub_contracts.plugins.installed import installed_registry
+from tensorhub_contracts.registry.contract import Contract
+from tensorhub_contracts.registry.registry import resolve
 
 
 class HandleType(click.ParamType[Any]):

@@ -10,7 +10,7 @@ import click
 
 from tensorhub_contracts.commands import EXIT_REFUSED
 from tensorhub_contracts.commands.handles import HandleType
-from tensorhub_contracts.commands.inspecting import inspect_path
+from tensorhub_contracts.commands.inspect_command import inspect_path
 from tensorhub_contracts.commands.outputs import Output, chosen_outputs, output_option, write_outputs
 from tensorhub_contracts.reports import FORMATS, writer
 

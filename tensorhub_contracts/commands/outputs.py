@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tensorhub_contracts.writable import writable
+from tensorhub_contracts.errors import writable
 
 #: A format, and the file that it goes to: empty for standard output.
 Output = tuple[str, str]

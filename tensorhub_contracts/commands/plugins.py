@@ -9,8 +9,8 @@ import click
 
 from tensorhub_contracts.commands import EXIT_FAULT
 from tensorhub_contracts.commands.outputs import Output, chosen_outputs, output_option, write_outputs
-from tensorhub_contracts.plugin_facts import Plugin, Plugins
-from tensorhub_contracts.plugins import installed_plugins
+from tensorhub_contracts.plugins.facts import Plugin, Plugins
+from tensorhub_contracts.plugins.host import installed_plugins
 from tensorhub_contracts.reports.plugins_report import plugins_json
 from tensorhub_contracts.reports.printable import printable
 

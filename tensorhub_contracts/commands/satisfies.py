@@ -8,18 +8,18 @@ from pathlib import Path
 
 import click
 
-from tensorhub_contracts.artifact_record import Artifact, read_artifact
 from tensorhub_contracts.commands import EXIT_REFUSED
-from tensorhub_contracts.commands.inspecting import inspect_path
+from tensorhub_contracts.commands.inspect_command import inspect_path
 from tensorhub_contracts.commands.outputs import Output, chosen_outputs, output_option, write_outputs
-from tensorhub_contracts.demand import EVERY_COMPONENT, Demand, read_demand
 from tensorhub_contracts.errors import Refusal, Violation
-from tensorhub_contracts.inspection import Inspection
-from tensorhub_contracts.lanes_documents import read_lanes
-from tensorhub_contracts.problems import problem_details, problem_json
+from tensorhub_contracts.hub.artifact import Artifact, read_artifact
+from tensorhub_contracts.hub.demand import EVERY_COMPONENT, Demand, read_demand
+from tensorhub_contracts.hub.problem import problem_details, problem_json
+from tensorhub_contracts.hub.satisfies import satisfies
+from tensorhub_contracts.hub.verdict import Verdict, verdict_json
+from tensorhub_contracts.inspection.result import Inspection
+from tensorhub_contracts.lanes.documents import read_lanes
 from tensorhub_contracts.reports.printable import printable
-from tensorhub_contracts.satisfying import satisfies
-from tensorhub_contracts.verdict import Verdict, verdict_json
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 

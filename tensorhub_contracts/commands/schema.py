@@ -6,7 +6,7 @@ import json
 
 import click
 
-from tensorhub_contracts.schemas import SCHEMAS, json_schema
+from tensorhub_contracts.reports.schemas import SCHEMAS, json_schema
 
 
 @click.command("schema")

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import Final, cast
 
-from tensorhub_contracts.inspection import Inspection
+from tensorhub_contracts.inspection.result import Inspection
 
 #: A writer turns the inspections of one run, one for each component, into the text of a report.
 Writer = Callable[[Sequence[Inspection]], str]

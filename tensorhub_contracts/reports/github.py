@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tensorhub_contracts.inspection import Inspection
+from tensorhub_contracts.inspection.result import Inspection
 from tensorhub_contracts.reports.printable import printable
 from tensorhub_contracts.reports.summary import ViolationGroup, file_of, violation_groups
 

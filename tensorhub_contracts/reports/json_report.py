@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from tensorhub_contracts import __version__
-from tensorhub_contracts.errors import Violation
-from tensorhub_contracts.inspection import Inspection
-from tensorhub_contracts.prefixes import is_multi_token_prediction, layer_count
+from tensorhub_contracts._version import __version__
+from tensorhub_contracts.errors import Violation, writable
+from tensorhub_contracts.inspection.prefixes import is_multi_token_prediction, layer_count
+from tensorhub_contracts.inspection.result import Inspection
 from tensorhub_contracts.reports.summary import GridRow, PrefixRow, grid_rows, prefix_rows
-from tensorhub_contracts.writable import writable
 
 REPORT_VERSION = 1
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from xml.etree import ElementTree as Xml
 
-from tensorhub_contracts.inspection import Inspection
+from tensorhub_contracts.inspection.result import Inspection
 from tensorhub_contracts.reports.summary import violation_groups
 
 #: What XML 1.0 cannot hold, and what names from a file may.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from tensorhub_contracts.decoder_declaration import DecoderDeclaration
 from tensorhub_contracts.documents import document_json
-from tensorhub_contracts.plugin_facts import Plugins, State
-from tensorhub_contracts.plugin_scan import DamagedMetadata
+from tensorhub_contracts.plugins.declaring import DecoderDeclaration
+from tensorhub_contracts.plugins.discovery import DamagedMetadata
+from tensorhub_contracts.plugins.facts import Plugins, State
 
 
 class ClaimReport(msgspec.Struct, frozen=True):
@@ -18,7 +18,7 @@ class ClaimReport(msgspec.Struct, frozen=True):
 
 
 class PluginReport(msgspec.Struct, frozen=True):
-    """One plugin; the fields are those of `tensorhub_contracts.plugin_facts.Plugin`."""
+    """One plugin; the fields are those of `tensorhub_contracts.plugins.facts.Plugin`."""
 
     name: str
     distribution: str

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from tensorhub_contracts import __version__
+from tensorhub_contracts._version import __version__
 from tensorhub_contracts.errors import Violation
-from tensorhub_contracts.inspection import Inspection
+from tensorhub_contracts.inspection.result import Inspection
 from tensorhub_contracts.refusal_codes import explanations
 from tensorhub_contracts.reports.summary import file_of
 

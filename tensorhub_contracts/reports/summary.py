@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 
 from tensorhub_contracts.errors import Violation
-from tensorhub_contracts.inspection import Inspection
-from tensorhub_contracts.prefixes import is_multi_token_prediction, layer_count, prefix_of
+from tensorhub_contracts.inspection.prefixes import is_multi_token_prediction, layer_count, prefix_of
+from tensorhub_contracts.inspection.result import Inspection
 
 
 class PrefixRow(msgspec.Struct, frozen=True):

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from tensorhub_contracts.inspection import Inspection
+from tensorhub_contracts.checkpoints.geometry import write_shape
+from tensorhub_contracts.inspection.result import Inspection
 from tensorhub_contracts.reports.printable import printable
 from tensorhub_contracts.reports.summary import PrefixRow, ViolationGroup, grid_rows, prefix_rows, size_in_words, violation_groups
-from tensorhub_contracts.shapes import write_shape
 
 _GRIDS_SHOWN = 12
 _PREFIXES_SHOWN = 24

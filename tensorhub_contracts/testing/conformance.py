@@ -11,16 +11,16 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tensorhub_contracts.contract import Contract
-from tensorhub_contracts.dtypes import BITS
-from tensorhub_contracts.execution_lanes import derive_execution_lanes
-from tensorhub_contracts.inspection import Inspection
-from tensorhub_contracts.inspector import inspect
-from tensorhub_contracts.lane_names import parse_lane
-from tensorhub_contracts.plugin_loading import Claim
-from tensorhub_contracts.plugins import installed_plugins
-from tensorhub_contracts.registry import Registry
-from tensorhub_contracts.requirements import missing_requirements
+from tensorhub_contracts.checkpoints.geometry import BITS
+from tensorhub_contracts.inspection.inspector import inspect
+from tensorhub_contracts.inspection.result import Inspection
+from tensorhub_contracts.lanes.derive import derive_execution_lanes
+from tensorhub_contracts.lanes.requirements import missing_requirements
+from tensorhub_contracts.plugins.host import installed_plugins
+from tensorhub_contracts.plugins.loader import Claim
+from tensorhub_contracts.registry.contract import Contract
+from tensorhub_contracts.registry.names import parse_lane
+from tensorhub_contracts.registry.registry import Registry
 from tensorhub_contracts.testing.environments import derived_lanes, plugins_without_torch
 from tensorhub_contracts.testing.header_faults import HEADER_FAULTS
 from tensorhub_contracts.testing.numbers import encoded, rounded_to_f32, values

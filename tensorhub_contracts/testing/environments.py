@@ -34,7 +34,7 @@ if {reverse}:
     sys.path[:] = sys.path[::-1]
 import msgspec
 from tensorhub_contracts import derive_execution_lanes
-from tensorhub_contracts.image_lanes import canonical_bytes
+from tensorhub_contracts.lanes.image_lanes import canonical_bytes
 lanes = derive_execution_lanes()
 print(json.dumps([canonical_bytes(lanes).decode(), msgspec.to_builtins(lanes)]))
 """

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from tensorhub_contracts.contract import Contract, Form
-from tensorhub_contracts.dtypes import BITS
-from tensorhub_contracts.registry import Registry
+from tensorhub_contracts.checkpoints.geometry import BITS
+from tensorhub_contracts.registry.contract import Contract, Form
+from tensorhub_contracts.registry.registry import Registry
 from tensorhub_contracts.testing.sample_units import SampleUnit, StoredTensor
 
 #: The tensors of a damaged unit by name, or None if the fault cannot be made in this contract.

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
-from tensorhub_contracts.contract import Contract, Form, TensorFacts
-from tensorhub_contracts.dtypes import BITS
-from tensorhub_contracts.shapes import Dimension, bind, expand
+from tensorhub_contracts.checkpoints.geometry import BITS
+from tensorhub_contracts.registry.contract import Contract, Form, TensorFacts
+from tensorhub_contracts.registry.shape_patterns import Dimension, bind, expand
 from tensorhub_contracts.testing.numbers import encoded, values
 
 #: A weight of more elements says nothing new, and Python takes its time with each.

@@ -16,14 +16,14 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pytest
 import safetensors
-from checkpoint_writing import BITS, file_bytes, header_bytes, size_in_bytes
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tensorhub_contracts import dtypes
+from tensorhub_contracts.checkpoints import geometry as dtypes
+from tensorhub_contracts.checkpoints.header import _parse_fast, read_header
+from tensorhub_contracts.checkpoints.header_diagnosis import diagnose_header
 from tensorhub_contracts.errors import Refusal
-from tensorhub_contracts.header import _parse_fast, read_header
-from tensorhub_contracts.header_diagnosis import diagnose_header
+from tests.support.checkpoint_files import BITS, file_bytes, header_bytes, size_in_bytes
 
 EXAMPLES = int(os.environ.get("TENSORHUB_FUZZ_EXAMPLES", "0"))
 

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from checkpoint_writing import file_bytes, header_bytes, write_checkpoint, write_raw, write_sparse
-from containers.observing import bytes_read, needs_proc
-from containers.refusals import findings, refused, refused_alone, within
 
 from tensorhub_contracts import inspect
-from tensorhub_contracts.current_registry import installed_registry
-from tensorhub_contracts.header import HEADER_LENGTH_LIMIT, read_header
+from tensorhub_contracts.checkpoints.header import HEADER_LENGTH_LIMIT, read_header
+from tensorhub_contracts.plugins.installed import installed_registry
+from tests.support.checkpoint_files import file_bytes, header_bytes, write_checkpoint, write_raw, write_sparse
+from tests.support.refusals import findings, refused, refused_alone, within
+from tests.support.system_calls import bytes_read, needs_proc
 
 ENTRY = '{"dtype":"F32","shape":[1],"data_offsets":[0,4]}'
 

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from checkpoint_writing import write_checkpoint
 from click.testing import CliRunner
-from commands.running import PATIENCE, TENSORHUB, environment, on_a_terminal, tensorhub
-from geometries import h3_conditioner
-from layouts.judging import BLOCKWISE, ROWWISE, bf16, compressed_tensors_config, fp8_config, unit
 
-import tensorhub_contracts.registry as registry_module
+import tensorhub_contracts.registry.registry as registry_module
 from tensorhub_contracts.commands import main
 from tensorhub_contracts.commands import tensorhub as group
+from tests.support.checkpoint_files import write_checkpoint
+from tests.support.cli import PATIENCE, TENSORHUB, environment, on_a_terminal, tensorhub
+from tests.support.geometries import h3_conditioner
+from tests.support.trees import BLOCKWISE, ROWWISE, bf16, compressed_tensors_config, fp8_config, unit
 
 #: What a terminal would act on: every control character but the newline (and the carriage return that a terminal adds to it).
 CONTROL = re.compile("[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -197,7 +197,7 @@ def test_an_unexpected_exception_exits_with_3_and_is_not_blamed_on_the_checkpoin
     def fail(*arguments: object, **keywords: object) -> NoReturn:
         raise RuntimeError("a slip of ours")
 
-    monkeypatch.setattr(importlib.import_module("tensorhub_contracts.commands.inspecting"), "inspect", fail)
+    monkeypatch.setattr(importlib.import_module("tensorhub_contracts.commands.inspect_command"), "inspect", fail)
     code, err = _main(["inspect", str(accepted_tree(tmp_path / "tree"))], monkeypatch, capsys)
     assert code == 3
     assert "a slip of ours" in err  # with the traceback, which a report of the fault needs
@@ -228,7 +228,7 @@ def test_an_interrupted_run_is_not_a_refusal(tmp_path: Path, monkeypatch: pytest
     def interrupt(*arguments: object, **keywords: object) -> NoReturn:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(importlib.import_module("tensorhub_contracts.commands.inspecting"), "inspect", interrupt)
+    monkeypatch.setattr(importlib.import_module("tensorhub_contracts.commands.inspect_command"), "inspect", interrupt)
     code, err = _main(["inspect", str(accepted_tree(tmp_path / "tree"))], monkeypatch, capsys)
     assert "Traceback" not in err
     assert code not in (0, 1)

@@ -12,13 +12,13 @@ import click
 import jsonschema
 import pytest
 from click.testing import CliRunner
-from commands.running import TENSORHUB, on_a_terminal, tensorhub
-from layouts.judging import BLOCKWISE
 
 from tensorhub_contracts import __version__
 from tensorhub_contracts.commands import tensorhub as group
 from tensorhub_contracts.refusal_codes import explanations
-from tensorhub_contracts.registry import load_registry, registry_path
+from tensorhub_contracts.registry.registry import load_registry, registry_path
+from tests.support.cli import TENSORHUB, on_a_terminal, tensorhub
+from tests.support.trees import BLOCKWISE
 
 COMMANDS = [
     "inspect", "artifact", "contracts", "plugins", "lanes", "satisfies", "produce", "decode", "kernels", "doctor", "explain", "schema",

@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands.running import PATIENCE, TENSORHUB, environment, tensorhub
-from geometries import h3_conditioner
+
+from tests.support.cli import PATIENCE, TENSORHUB, environment, tensorhub
+from tests.support.geometries import h3_conditioner
 
 #: What computing, drawing and plugins need, and proving a contract does not.
 HEAVY = {"torch", "numpy", "safetensors", "rich", "cattrs", "attr", "attrs", "pluggy", "transformers", "huggingface_hub", "pydantic"}
@@ -38,7 +39,7 @@ def bare() -> set[str]:
 @pytest.mark.parametrize("output", [(), ("--output", "json")], ids=["text", "json"])
 def test_inspect_imports_nothing_heavy(h3: Path, bare: set[str], output: tuple[str, ...]) -> None:
     modules = imported(TENSORHUB, "inspect", h3, *output)
-    assert "tensorhub_contracts.inspector" in modules  # the account is not empty
+    assert "tensorhub_contracts.inspection.inspector" in modules  # the account is not empty
     assert not {name.partition(".")[0] for name in modules - bare} & HEAVY
     assert not {name for name in modules - bare if name.startswith("importlib.metadata")}
 
@@ -52,23 +53,23 @@ def test_inspect_imports_no_other_command_and_no_other_report(h3: Path) -> None:
     modules = imported(TENSORHUB, "inspect", h3)
     ours = {name for name in modules if name.startswith(("tensorhub_contracts.commands.", "tensorhub_contracts.reports."))}
     wanted = {
-        "commands.inspect", "commands.inspecting", "commands.outputs", "commands.handles", "commands.progress",
+        "commands.inspect", "commands.inspect_command", "commands.outputs", "commands.handles", "commands.progress",
         "reports.text", "reports.summary", "reports.printable",
     }  # fmt: skip
     assert ours <= {f"tensorhub_contracts.{name}" for name in wanted}
-    assert not {"xml.etree.ElementTree", "tensorhub_contracts.schemas", "unittest", "asyncio", "urllib.request"} & modules
+    assert not {"xml.etree.ElementTree", "tensorhub_contracts.reports.schemas", "unittest", "asyncio", "urllib.request"} & modules
 
 
 def test_the_package_alone_imports_nothing_of_others(bare: set[str]) -> None:
     modules = imported("-c", "import tensorhub_contracts") - bare
-    assert {name for name in modules if name.startswith("tensorhub")} == {"tensorhub_contracts"}
+    assert {name for name in modules if name.startswith("tensorhub")} == {"tensorhub_contracts", "tensorhub_contracts._version"}
     assert {name.partition(".")[0] for name in modules} - sys.stdlib_module_names == {"tensorhub_contracts"}
 
 
 def test_help_and_version_import_no_contract(bare: set[str]) -> None:
     for option in ("--help", "--version"):
         modules = imported(TENSORHUB, option) - bare
-        assert not {"tensorhub_contracts.registry", "tensorhub_contracts.inspector", "tensorhub_contracts.header"} & modules
+        assert not {f"tensorhub_contracts.{each}" for each in ("registry.registry", "inspection.inspector", "checkpoints.header")} & modules
 
 
 def test_bytes_read_are_the_headers_and_no_weight(h3: Path) -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkpoint_writing import Tensors, shard_name, write_checkpoint, write_index, write_sparse
-from containers.refusals import findings, refused_alone, within
 
 from tensorhub_contracts import inspect
-from tensorhub_contracts.checkpoint import read_checkpoint
-from tensorhub_contracts.pipeline import weight_components
+from tensorhub_contracts.checkpoints.pipeline import weight_components
+from tensorhub_contracts.checkpoints.read import read_checkpoint
+from tests.support.checkpoint_files import Tensors, shard_name, write_checkpoint, write_index, write_sparse
+from tests.support.refusals import findings, refused_alone, within
 
 BLOCKWISE = {"quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128], "activation_scheme": "dynamic"}}
 FP8: Tensors = {"blocks.0.to_q.weight": ("F8_E4M3", (256, 384)), "blocks.0.to_q.weight_scale_inv": ("F32", (2, 3))}

@@ -13,13 +13,23 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
-from checkpoint_writing import Tensors, file_bytes, header_bytes, shard_name, write_checkpoint, write_index, write_raw, write_sparse
-from containers.observing import bytes_read, maps, needs_proc, open_files
-from containers.refusals import refused, well_formed
 
-from tensorhub_contracts import header, inspect
-from tensorhub_contracts.checkpoint import read_checkpoint
-from tensorhub_contracts.header import read_header
+from tensorhub_contracts import inspect
+from tensorhub_contracts.checkpoints import header
+from tensorhub_contracts.checkpoints.header import read_header
+from tensorhub_contracts.checkpoints.read import read_checkpoint
+from tests.support.checkpoint_files import (
+    Tensors,
+    file_bytes,
+    header_bytes,
+    shard_name,
+    write_checkpoint,
+    write_index,
+    write_raw,
+    write_sparse,
+)
+from tests.support.refusals import refused, well_formed
+from tests.support.system_calls import bytes_read, maps, needs_proc, open_files
 
 DENSE: Tensors = {f"layers.{number}.weight": ("BF16", (64, 128)) for number in range(40)}
 INDEX = "model.safetensors.index.json"

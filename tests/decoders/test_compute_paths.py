@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-import tensorhub_decoders.compute_paths as module
+import tensorhub_decoders.resident.compute_paths as module
 import torch
-from checkpoint_writing import write_checkpoint
 from tensorhub_cuda.errors import DecidedBy, KernelBuildError, KernelUnavailable
-from tensorhub_decoders.compute_paths import compute_paths
+from tensorhub_decoders.resident.compute_paths import compute_paths
 
 from tensorhub_contracts import Inspection, Refusal, inspect
+from tests.support.checkpoint_files import write_checkpoint
 
 CUDA = torch.device("cuda", 0)
 DECLARATION = {"quantization_config": {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}}

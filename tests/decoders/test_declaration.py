@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from registry.writing import to_toml
 
 from tensorhub_contracts import (
     DeclarationError,
@@ -20,9 +19,10 @@ from tensorhub_contracts import (
     OwnedContracts,
     contract_decoders_of,
     implements_contract,
-    load_registry,
     read_contracts,
 )
+from tensorhub_contracts.registry.registry import load_registry
+from tests.support.registry_texts import to_toml
 
 BLOCKWISE = "hf.fp8-blockwise@1"
 ROWWISE = "cozy.fp8-rowwise@1"
@@ -441,7 +441,7 @@ def modules() -> list[str]:
         f"tensorhub_decoders.{path.stem}" for path in sorted(folder.glob("*.py")) if "@implements_contract(" in path.read_text("utf-8")
     ]
     assert "tensorhub_decoders.hf_fp8_blockwise" in found
-    return ["tensorhub_contracts.decoder_declaration", "tensorhub_decoders", *found]
+    return ["tensorhub_contracts.plugins.declaring", "tensorhub_decoders", *found]
 
 
 def _python(program: str, *arguments: str) -> None:

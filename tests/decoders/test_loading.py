@@ -12,18 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tensorhub_decoders.upcast_strips as upcast_strips
+import tensorhub_decoders.upcast.strips as upcast_strips
 import torch
 from safetensors.torch import load_file, save_file
-from tensorhub_decoders import arenas, streaming
 from tensorhub_decoders.hf_fp8_blockwise import decode_hf_fp8_blockwise
-from tensorhub_decoders.reference_dequants import dequantize_block_scaled
-from tiny_models import dense_llama, fp8_llama, fp8_qwen3_moe
+from tensorhub_decoders.upcast import buffers as arenas
+from tensorhub_decoders.upcast import streaming
+from tensorhub_decoders.upcast.reference import dequantize_block_scaled
 
-from tensorhub_contracts import DecodedTensor, Refusal, inspect, load, load_registry
+from tensorhub_contracts import DecodedTensor, Refusal, inspect, load
+from tensorhub_contracts.registry.registry import load_registry
 from tensorhub_contracts.testing.numbers import encoded, rounded_to_f32
 from tensorhub_contracts.testing.reference_formulas import FORMULAS
 from tensorhub_contracts.testing.sample_units import StoredTensor, dense_tensors, sample_units, write_tree
+from tests.support.tiny_models import dense_llama, fp8_llama, fp8_qwen3_moe
 
 BLOCKWISE = "hf.fp8-blockwise@1"
 QUANTIZED = [BLOCKWISE, "cozy.fp8-rowwise@1", "cozy.fp8-storage@1"]
@@ -337,7 +339,7 @@ def test_stored_tensor_is_what_the_kit_says() -> None:
 MEASURE = """
 import sys, threading, time, json
 from tensorhub_contracts import load
-import torch, tensorhub_decoders.streaming
+import torch, tensorhub_decoders.upcast.streaming
 def anonymous():
     return int(next(line for line in open("/proc/self/status") if line.startswith("RssAnon")).split()[1]) * 1024
 before, peak, done = anonymous(), [0], []

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from tensorhub_decoders.placement import PlacedUnits
+from tensorhub_decoders.transformers_models.placeholders import PlacedUnits
 
 from tensorhub_contracts import Violation
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tensorhub_contracts.requirements import missing_requirements
+from tensorhub_contracts.lanes.requirements import missing_requirements
 
 #: A module that leaves no doubt about whether it was imported.
 EXPLODES = "raise SystemExit('this module was imported')\n"
@@ -35,7 +35,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         "th_module", "th_package", "th_package.child", "th_package.inner", "th_package.inner.deep",
         "th_namespace.part", "th_namespace.part.deep", "th_namespace.alone",
-        "sys", "zipimport", "json", "json.tool", "os.path", "importlib.machinery", "tensorhub_contracts.registry",
+        "sys", "zipimport", "json", "json.tool", "os.path", "importlib.machinery", "tensorhub_contracts.registry.registry",
     ],
 )  # fmt: skip
 def test_what_can_be_imported_is_there_and_is_not_imported(name: str) -> None:

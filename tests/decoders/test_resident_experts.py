@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from tensorhub_decoders.reference_dequants import dequantize_block_scaled
-from tensorhub_decoders.resident_experts import ResidentExperts, SeparateExperts, StackedExperts, put_experts
-from tensorhub_decoders.resident_weight import BlockStoredWeight
+from tensorhub_decoders.resident.experts import ResidentExperts, SeparateExperts, StackedExperts, put_experts
+from tensorhub_decoders.resident.stored_weight import BlockStoredWeight
+from tensorhub_decoders.upcast.reference import dequantize_block_scaled
 from torch.nn import functional
 
 

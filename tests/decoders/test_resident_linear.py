@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import tensorhub_decoders.resident_projection as resident_projection
+import tensorhub_decoders.resident.cpu_linear as resident_projection
 import torch
-from tensorhub_decoders.reference_dequants import dequantize_block_scaled, dequantize_row_scaled
-from tensorhub_decoders.resident_linear import BlockFp8Linear, ResidentLinear, RowFp8Linear
+from tensorhub_decoders.resident.linear import BlockFp8Linear, ResidentLinear, RowFp8Linear
+from tensorhub_decoders.upcast.reference import dequantize_block_scaled, dequantize_row_scaled
 from torch.nn import functional
 
 SHAPES = [(384, 256), (130, 257), (1, 5), (576, 300)]

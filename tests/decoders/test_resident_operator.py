@@ -6,12 +6,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from kernels.emulator.emulator import grid_of, product_emulator
+from tensorhub_cuda.catalog import kernel
 from tensorhub_cuda.errors import KernelArgumentError
-from tensorhub_cuda.kernel_catalog import kernel
-from tensorhub_cuda.op import block_fp8_linear
-from tensorhub_decoders.resident_linear import BlockFp8Linear, RowFp8Linear
-from tensorhub_decoders.resident_operator import block_fp8_linear_cpu
+from tensorhub_cuda.launch.operator import block_fp8_linear
+from tensorhub_decoders.resident.linear import BlockFp8Linear, RowFp8Linear
+from tensorhub_decoders.resident.operator import block_fp8_linear_cpu
+
+from tests.kernels.emulator.emulator import grid_of, product_emulator
 
 GENERATOR = torch.Generator().manual_seed(77)
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 import torch
-from plugins.installing import ROOT, build_wheel
-from producing.making import BLOCKWISE, ROWWISE, done, noise, save, small_model
 from safetensors.torch import load_file, save_file
-from tensorhub_decoders.resident_experts import StackedExperts
-from tensorhub_decoders.resident_linear import BlockFp8Linear, ResidentLinear, ResidentModule, RowFp8Linear
+from tensorhub_decoders.resident.experts import StackedExperts
+from tensorhub_decoders.resident.linear import BlockFp8Linear, ResidentLinear, ResidentModule, RowFp8Linear
 from torch.nn import functional
 
 from tensorhub_contracts import Refusal, load
+from tests.support.conversions import BLOCKWISE, ROWWISE, done, noise, save, small_model
+from tests.support.environments import ROOT, build_wheel
 
 
 def tree(folder: Path, **changes: torch.Tensor) -> tuple[Path, dict[str, torch.Tensor]]:

@@ -11,12 +11,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-import tensorhub_decoders.resident_projection as projection
-import tensorhub_decoders.resident_weight as module
+import tensorhub_decoders.resident.cpu_linear as projection
+import tensorhub_decoders.resident.stored_weight as module
 import torch
-from tensorhub_decoders.resident_operand import ResidentOperand, project
-from tensorhub_decoders.resident_projection import row_strips
-from tensorhub_decoders.resident_weight import BlockStoredWeight, RowStoredWeight, StoredWeight
+from tensorhub_decoders.resident.cpu_linear import row_strips
+from tensorhub_decoders.resident.operand import ResidentOperand, project
+from tensorhub_decoders.resident.stored_weight import BlockStoredWeight, RowStoredWeight, StoredWeight
 from torch.nn import functional
 
 DTYPES = [torch.bfloat16, torch.float16, torch.float32]
@@ -316,8 +316,8 @@ def test_no_more_than_a_strip_is_upcast_at_a_time(monkeypatch: pytest.MonkeyPatc
 
 NESTED = """
 import torch
-from tensorhub_decoders.resident_operand import project
-from tensorhub_decoders.resident_weight import BlockStoredWeight
+from tensorhub_decoders.resident.operand import project
+from tensorhub_decoders.resident.stored_weight import BlockStoredWeight
 torch.set_num_threads(2)
 codes = torch.zeros(2048, 2048, dtype=torch.uint8).view(torch.float8_e4m3fn)
 unit = BlockStoredWeight(codes, torch.ones(17, 16), first_row=64)

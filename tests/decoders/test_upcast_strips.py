@@ -12,10 +12,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-import tensorhub_decoders.upcast_strips as module
+import tensorhub_decoders.upcast.strips as module
 import torch
-from tensorhub_decoders.reference_dequants import dequantize_block_scaled, dequantize_row_scaled, dequantize_unscaled
-from tensorhub_decoders.upcast_strips import upcast_block_scaled, upcast_row_scaled, upcast_unscaled
+from tensorhub_decoders.upcast.reference import dequantize_block_scaled, dequantize_row_scaled, dequantize_unscaled
+from tensorhub_decoders.upcast.strips import upcast_block_scaled, upcast_row_scaled, upcast_unscaled
 
 OUT_DTYPES = [torch.bfloat16, torch.float16, torch.float32]
 SCALE_DTYPES = [torch.float32, torch.bfloat16, torch.float16]

@@ -1,6 +1,6 @@
 """Proves the kernels on this machine's GPU in one run, and writes a receipt: `make gpu-test`.
 
-    PYTHONPATH=.:decoders:cuda:tests python tests/kernels/gpu_receipt.py [--quick] [--output FOLDER] [--only SECTION]
+    PYTHONPATH=.:decoders:cuda python tests/kernels/gpu_receipt.py [--quick] [--output FOLDER] [--only SECTION]
 
 Needs torch, cuda-core and NVRTC, and no network. It verifies the oracle's files, shows that its judge refuses known-bad answers, then
 judges primitives, kernels and the operator, measures, and runs compute-sanitizer where there is one. Exits with 0 if everything that must
@@ -16,17 +16,17 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from kernels.receipt.msgspec_stand_in import install_if_missing
+from tests.kernels.receipt.msgspec_stand_in import install_if_missing
 
 STOOD_IN_FOR_MSGSPEC = install_if_missing()
 
-from kernels.oracle.fixture_files import FOLDER, MANIFEST, read_manifest, read_tensors  # noqa: E402  after what stands in
-from kernels.receipt.cases import read_cases  # noqa: E402
-from kernels.receipt.checks import Receipt  # noqa: E402
-from kernels.receipt.facts import gather_device, gather_facts  # noqa: E402
-from kernels.receipt.machine import Machine  # noqa: E402
-from kernels.receipt.oracle_checks import check_files, check_judge  # noqa: E402
-from kernels.receipt.writing import write_receipt  # noqa: E402
+from tests.kernels.oracle.fixture_files import FOLDER, MANIFEST, read_manifest, read_tensors  # noqa: E402  after what stands in
+from tests.kernels.receipt.cases import read_cases  # noqa: E402
+from tests.kernels.receipt.checks import Receipt  # noqa: E402
+from tests.kernels.receipt.facts import gather_device, gather_facts  # noqa: E402
+from tests.kernels.receipt.machine import Machine  # noqa: E402
+from tests.kernels.receipt.oracle_checks import check_files, check_judge  # noqa: E402
+from tests.kernels.receipt.writing import write_receipt  # noqa: E402
 
 SECTIONS = ("primitives", "kernels", "operator", "timings", "sanitizer")
 
@@ -75,7 +75,7 @@ def _find_machine(*, host_memory: bool) -> tuple[Machine | None, str]:
     """Return the GPU, or the stand-in that was asked for, or none and why."""
     import torch
     from tensorhub_cuda.errors import KernelUnavailable
-    from tensorhub_cuda.modules import device_sm
+    from tensorhub_cuda.launch.loaded import device_sm
 
     if not host_memory and not torch.cuda.is_available():
         return None, f"no GPU: torch {torch.__version__} sees none"
@@ -107,19 +107,19 @@ def _run_section(section: str, receipt: Receipt, machine: Machine, options: argp
     cases = read_cases(read_manifest(options.manifest), options.fixtures)
     tables = read_tensors(options.fixtures / "conversions.safetensors")
     if section == "primitives":
-        from kernels.receipt.primitive_checks import check_primitives, run_on_driver
+        from tests.kernels.receipt.primitive_checks import check_primitives, run_on_driver
 
         check_primitives(receipt, machine, tables, run_on_driver(machine))
     elif section == "kernels":
-        from kernels.receipt.kernel_checks import check_kernels
+        from tests.kernels.receipt.kernel_checks import check_kernels
 
         check_kernels(receipt, machine, cases, tables)
     elif section == "operator":
-        from kernels.receipt.operator_checks import check_operator
+        from tests.kernels.receipt.operator_checks import check_operator
 
         check_operator(receipt, machine, cases)
     elif section == "timings":
-        from kernels.receipt.timings import GOALS, check_timings
+        from tests.kernels.receipt.timings import GOALS, check_timings
 
         receipt.facts["goals"] = GOALS
         check_timings(receipt, machine, quick=options.quick)
@@ -129,7 +129,7 @@ def _run_section(section: str, receipt: Receipt, machine: Machine, options: argp
 
 
 def _sanitize(receipt: Receipt, machine: Machine, *, quick: bool) -> None:
-    from kernels.receipt.sanitizer_checks import check_with_sanitizer
+    from tests.kernels.receipt.sanitizer_checks import check_with_sanitizer
 
     if quick or not machine.is_gpu:
         receipt.not_run("compute-sanitizer", "--quick" if quick else "there is no GPU", required=False)

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from kernels.sass import count, instructions
-from tensorhub_cuda import compiling
-from tensorhub_cuda.compiling import architecture_name, compile_cubin, options_for, supported_architectures
 from tensorhub_cuda.errors import KernelBuildError, KernelUnavailable
-from tensorhub_cuda.ptxas_log import kernel_resources
+from tensorhub_cuda.nvrtc import compile as compiling
+from tensorhub_cuda.nvrtc.compile import architecture_name, compile_cubin, kernel_resources, options_for, supported_architectures
+
+from tests.kernels.support.sass import count, instructions
 
 PLAIN = 'extern "C" __global__ void plain(float* x, float a) { x[threadIdx.x] = x[threadIdx.x] * a + 1.0f; }'
 
@@ -128,7 +128,7 @@ def test_nvrtc_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 TRY = """
-from tensorhub_cuda.compiling import compile_cubin
+from tensorhub_cuda.nvrtc.compile import compile_cubin
 from tensorhub_cuda.errors import KernelUnavailable
 try:
     print("compiled", len(compile_cubin('extern "C" __global__ void k(float* x) { x[0] = 1; }', 90).code))

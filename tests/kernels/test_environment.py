@@ -9,16 +9,17 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from kernels.test_compiling import python
-from tensorhub_cuda import compiling
-from tensorhub_cuda import environment as looking
-from tensorhub_cuda.cache_folder import BOUND_BYTES, CacheState
-from tensorhub_cuda.compiling import Cubin
-from tensorhub_cuda.environment import environment, kernel_there
-from tensorhub_cuda.environment_facts import Driver, EnvironmentFacts, Module, Nvrtc, NvrtcPackage, Torch, find_problems
+from tensorhub_cuda.catalog import KERNELS, kernel, read_source
+from tensorhub_cuda.environment.facts import Driver, EnvironmentFacts, Module, Nvrtc, NvrtcPackage, Torch, find_problems
+from tensorhub_cuda.environment.look import environment, kernel_there
+from tensorhub_cuda.environment.look import look as looking
 from tensorhub_cuda.errors import KernelBuildError
-from tensorhub_cuda.kernel_cache import build_cubin
-from tensorhub_cuda.kernel_catalog import KERNELS, kernel, read_source
+from tensorhub_cuda.nvrtc import compile as compiling
+from tensorhub_cuda.nvrtc.cache import build_cubin
+from tensorhub_cuda.nvrtc.cache_folder import BOUND_BYTES, CacheState
+from tensorhub_cuda.nvrtc.compile import Cubin
+
+from tests.kernels.test_compiling import python
 
 KNOWN = (75, 80, 86, 89, 90, 100, 120)
 CACHE = CacheState("/cache", "default", "ready", "", 0, 0, BOUND_BYTES)
@@ -187,7 +188,7 @@ def test_the_facts_of_this_environment(cache: Path) -> None:
 
 def test_torch_is_what_it_says_itself_and_is_not_imported() -> None:
     said = python(
-        "import sys, json\nfrom tensorhub_cuda.environment import environment\nfound = environment().torch\n"
+        "import sys, json\nfrom tensorhub_cuda.environment.look import environment\nfound = environment().torch\n"
         "asked = 'torch' in sys.modules\nimport torch\n"
         "print(json.dumps([found.version, found.cuda, asked, torch.__version__, torch.version.cuda or '']))"
     ).stdout
@@ -225,7 +226,7 @@ def test_the_drivers_version_is_found_in_both_of_its_files() -> None:
 
 
 LOOK = (
-    "import msgspec\nfrom tensorhub_cuda.environment import environment\nfrom tensorhub_cuda.environment_facts import find_problems\n"
+    "import msgspec\nfrom tensorhub_cuda.environment.look import environment\nfrom tensorhub_cuda.environment.facts import find_problems\n"
     "found = environment()\nprint(msgspec.json.encode([found, find_problems(found)]).decode())\n"
 )
 
@@ -264,7 +265,7 @@ def test_a_compiler_that_is_there_and_does_not_compile_is_none(cache: Path, monk
 
 def test_a_file_that_hides_nvidias_package_is_named(tmp_path: Path) -> None:
     (tmp_path / "cuda.py").write_text("", encoding="utf-8")
-    code = "import cuda, tensorhub_cuda.compiling as c\ntry:\n c.nvrtc_version()\nexcept Exception as e:\n print(e.decided_by, e)"
+    code = "import cuda, tensorhub_cuda.nvrtc.compile as c\ntry:\n c.nvrtc_version()\nexcept Exception as e:\n print(e.decided_by, e)"
     run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert run.stdout.startswith("package")
     assert str(tmp_path / "cuda.py") in run.stdout

@@ -17,20 +17,22 @@ from typing import Any
 
 import pytest
 import torch
-from kernels import gpu_receipt, receipt_on_emulator
-from kernels.mock_driver import build as mock_driver
-from kernels.oracle.fixture_files import FOLDER, describe_files, read_manifest, read_tensors
-from kernels.receipt import checks, measuring, msgspec_stand_in, operator_checks, peers, primitive_checks, timings
-from kernels.receipt.cases import read_cases
-from kernels.receipt.checks import Receipt, require
-from kernels.receipt.machine import Machine
-from kernels.receipt.writing import write_receipt
-from tensorhub_cuda.compiling import compile_cubin
-from tensorhub_cuda.kernel_catalog import KERNELS
+from tensorhub_cuda.catalog import KERNELS
+from tensorhub_cuda.nvrtc.compile import compile_cubin
+
+from tests.kernels import gpu_receipt
+from tests.kernels.mock_driver import build as mock_driver
+from tests.kernels.oracle.fixture_files import FOLDER, describe_files, read_manifest, read_tensors
+from tests.kernels.receipt import checks, measuring, msgspec_stand_in, operator_checks, peers, primitive_checks, timings
+from tests.kernels.receipt.cases import read_cases
+from tests.kernels.receipt.checks import Receipt, require
+from tests.kernels.receipt.machine import Machine
+from tests.kernels.receipt.writing import write_receipt
+from tests.kernels.support import receipt_on_emulator
 
 ROOT = Path(__file__).parents[2]
 _SCRIPT = ROOT / "tests/kernels/receipt_on_emulator.py"
-_PATH = os.pathsep.join(str(ROOT / folder) for folder in (".", "decoders", "cuda", "tests"))
+_PATH = os.pathsep.join(str(ROOT / folder) for folder in (".", "decoders", "cuda"))
 
 #: What no test can run: the checks that need torch's CUDA, a second device, a clock that means something, and compute-sanitizer.
 _NEED_A_GPU = {
@@ -326,7 +328,7 @@ def test_what_torch_says_of_the_operator_can_be_asked() -> None:
 
     It rounds code times scale to BF16, which the judge tells from w8a16, once compiled and eager calls were the same.
     """
-    import tensorhub_decoders.resident_operator  # noqa: F401  registers the operator's CPU implementation
+    import tensorhub_decoders.resident.operator  # noqa: F401  registers the operator's CPU implementation
 
     case = next(case for case in read_cases(read_manifest(), FOLDER) if case.name == "tails/w8a16")
     machine = Machine(torch.device("cpu"), 0, 90)

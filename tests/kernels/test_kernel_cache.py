@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tensorhub_cuda import cache_folder as folders
-from tensorhub_cuda import kernel_cache
-from tensorhub_cuda.cache_folder import cache_state, remove_least_recently_used
-from tensorhub_cuda.compiling import Cubin, options_for
-from tensorhub_cuda.cubin_file import CubinDescription, CubinFile, cubin_from_bytes, cubin_to_bytes, read_cubin_file, write_cubin_file
 from tensorhub_cuda.errors import KernelUnavailable
-from tensorhub_cuda.kernel_cache import build_cubin, cubin_file_name, digest_of, find_cubin, recipe_digest
+from tensorhub_cuda.nvrtc import cache as kernel_cache
+from tensorhub_cuda.nvrtc import cache_folder as folders
+from tensorhub_cuda.nvrtc.cache import build_cubin, cubin_file_name, digest_of, find_cubin, recipe_digest
+from tensorhub_cuda.nvrtc.cache_folder import cache_state, remove_least_recently_used
+from tensorhub_cuda.nvrtc.compile import Cubin, options_for
+from tensorhub_cuda.nvrtc.cubin import CubinDescription, CubinFile, cubin_from_bytes, cubin_to_bytes, read_cubin_file, write_cubin_file
 
 PLAIN = 'extern "C" __global__ void plain(float* x) { x[threadIdx.x] += 1.0f; }'
 OTHER = PLAIN.replace("1.0f", "2.0f")
@@ -192,7 +192,7 @@ def test_a_folder_or_a_fifo_in_the_place_of_the_file(folder: Path, compiled: lis
 
 
 def test_what_is_written_is_read_back_before_it_is_renamed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tensorhub_cuda import cubin_file
+    from tensorhub_cuda.nvrtc import cubin as cubin_file
 
     monkeypatch.setattr(cubin_file, "cubin_to_bytes", lambda code, description: b"a disk that lies")
     found = find_cubin(PLAIN, 90)
@@ -294,8 +294,8 @@ def test_where_the_folder_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
 RACE = """
 import sys, time
-from tensorhub_cuda.kernel_cache import find_cubin
-from tensorhub_cuda.compiling import supported_architectures
+from tensorhub_cuda.nvrtc.cache import find_cubin
+from tensorhub_cuda.nvrtc.compile import supported_architectures
 supported_architectures()
 sys.stdout.write("ready\\n"); sys.stdout.flush(); sys.stdin.readline()
 for number in range(3):
@@ -328,7 +328,7 @@ def test_processes_that_compile_the_same_at_once(folder: Path) -> None:
 
 def test_a_process_that_is_killed_while_it_writes_leaves_nothing_that_is_loaded(folder: Path, compiled: list[int]) -> None:
     program = (
-        "import os, sys\nfrom pathlib import Path\nfrom tensorhub_cuda.kernel_cache import find_cubin\n"
+        "import os, sys\nfrom pathlib import Path\nfrom tensorhub_cuda.nvrtc.cache import find_cubin\n"
         "Path.replace = lambda self, other: os._exit(9)\nfind_cubin(sys.argv[1], 90)\n"
     )
     assert subprocess.run([sys.executable, "-c", program, PLAIN], timeout=120).returncode == 9

@@ -8,9 +8,9 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tensorhub_cuda.catalog import ARCHITECTURES, KERNELS
 from tensorhub_cuda.errors import KernelUnavailable
-from tensorhub_cuda.kernel_catalog import ARCHITECTURES, KERNELS
-from tensorhub_cuda.kernel_choice import choose_kernel, compute_path_of, is_aligned, kernels_of, quantize_kernel
+from tensorhub_cuda.launch.choose import choose_kernel, compute_path_of, is_aligned, kernels_of, quantize_kernel
 
 M8, M16, TILE = "block_fp8_w8a16_small_m8", "block_fp8_w8a16_small_m16", "block_fp8_w8a16_tile"
 
@@ -102,5 +102,5 @@ def test_alignment_is_of_all(byte_counts: list[int]) -> None:
 
 
 def test_it_needs_no_torch_and_no_cuda() -> None:
-    code = "import sys, tensorhub_cuda.kernel_choice, tensorhub_cuda.kernel_launch; print({'torch', 'cuda', 'numpy'} & set(sys.modules))"
+    code = "import sys, tensorhub_cuda.launch.choose, tensorhub_cuda.launch.driver; print({'torch', 'cuda', 'numpy'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "set()"

@@ -8,18 +8,18 @@ from pathlib import Path
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
-from commands.running import tensorhub
-from kernels.test_environment import facts
-from tensorhub_cuda import compiling
-from tensorhub_cuda.compiling import Cubin, compile_cubin
-from tensorhub_cuda.cubin_file import read_cubin_file
-from tensorhub_cuda.environment_facts import Driver, GpuDevice, KernelThere
+from tensorhub_cuda.catalog import KERNELS, Kernel, kernel, read_source
+from tensorhub_cuda.environment.facts import Driver, GpuDevice, KernelThere
 from tensorhub_cuda.errors import KernelUnavailable
-from tensorhub_cuda.kernel_cache import find_cubin
-from tensorhub_cuda.kernel_catalog import KERNELS, Kernel, kernel, read_source
+from tensorhub_cuda.nvrtc import compile as compiling
+from tensorhub_cuda.nvrtc.cache import find_cubin
+from tensorhub_cuda.nvrtc.compile import Cubin, compile_cubin
+from tensorhub_cuda.nvrtc.cubin import read_cubin_file
 from tensorhub_decoders.commands import doctor, kernels
 
 from tensorhub_contracts.commands import tensorhub as group
+from tests.kernels.test_environment import facts
+from tests.support.cli import tensorhub
 
 
 def invoke(*arguments: str | Path) -> Result:

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from kernels.mock_driver.operands import operands
 from tensorhub_cuda.errors import KernelArgumentError, KernelUnavailable
-from tensorhub_cuda.launching import block_fp8_linear_cuda, linear_on_stream, prepare
-from tensorhub_cuda.operand_rules import require_operands
+from tensorhub_cuda.launch.operand_rules import require_operands
+from tensorhub_cuda.launch.torch_op import block_fp8_linear_cuda, linear_on_stream, prepare
+
+from tests.kernels.mock_driver.operands import operands
 
 #: A right call, 5 x 200 x 300 with bias, and what may stand in the place of one operand: the words of the refusal.
 WRONG: dict[str, tuple[dict[str, Any], str]] = {

@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from kernels.mock_driver.build import build, environment
+
+from tests.kernels.mock_driver.build import build, environment
 
 #: Scenarios by what they find: kept here, so that one that is lost or misspelt is missed.
 SCENARIOS = [
@@ -52,7 +53,7 @@ def mock_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def outcomes(mock_folder: Path) -> dict[str, str]:
     """Run all scenarios in one process and return what went wrong in each."""
-    command = [sys.executable, "-X", "faulthandler", "-m", "kernels.mock_driver.scenarios"]
+    command = [sys.executable, "-X", "faulthandler", "-m", "tests.kernels.mock_driver.scenarios"]
     result = subprocess.run(command, env=environment(mock_folder), capture_output=True, text=True, check=False)
     print(result.stderr)
     assert result.returncode == 0, result.stderr
@@ -71,7 +72,7 @@ def test_no_scenario_is_left_out(outcomes: dict[str, str]) -> None:
 
 def run_alone(folder: Path, code: str) -> str:
     """Run code on the mock driver in a process of its own, and return what it printed."""
-    prelude = "from kernels.mock_driver.driver import MockDriver\ndriver = MockDriver()\n"
+    prelude = "from tests.kernels.mock_driver.driver import MockDriver\ndriver = MockDriver()\n"
     return subprocess.run(
         [sys.executable, "-c", prelude + code], env=environment(folder), capture_output=True, text=True, check=True
     ).stdout
@@ -80,7 +81,7 @@ def run_alone(folder: Path, code: str) -> str:
 def test_no_device(mock_folder: Path) -> None:
     code = """
 from tensorhub_cuda.errors import KernelUnavailable
-from tensorhub_cuda.ready_kernels import prepare_kernels
+from tensorhub_cuda.launch.ready import prepare_kernels
 driver.set_devices()
 try:
     prepare_kernels(0, ["w8a16"])
@@ -93,7 +94,7 @@ except KernelUnavailable as error:
 def test_a_driver_that_fails_to_start(mock_folder: Path) -> None:
     code = """
 from tensorhub_cuda.errors import KernelUnavailable
-from tensorhub_cuda.ready_kernels import prepare_kernels
+from tensorhub_cuda.launch.ready import prepare_kernels
 driver.inject("cuInit", 3, times=9)
 try:
     prepare_kernels(0, ["w8a16"])
@@ -106,9 +107,9 @@ except KernelUnavailable as error:
 def test_importing_calls_no_driver(mock_folder: Path) -> None:
     """Every module that launches, on a driver that counts; torch imports CUDA's packages itself, which calls nothing either."""
     code = """
-import tensorhub_cuda.kernel_launch, tensorhub_cuda.launching, tensorhub_cuda.op, tensorhub_cuda.operand_rules
+import tensorhub_cuda.launch.driver, tensorhub_cuda.launch.torch_op, tensorhub_cuda.launch.operator, tensorhub_cuda.launch.operand_rules
 print(driver.calls("cuInit"))
-tensorhub_cuda.ready_kernels.device_sm(0)
+tensorhub_cuda.launch.ready.device_sm(0)
 print(driver.calls("cuInit"))
 """
     assert run_alone(mock_folder, code) == "0\n1\n", "and the control, after the first use: a call is counted"
@@ -116,7 +117,7 @@ print(driver.calls("cuInit"))
 
 def test_a_process_without_the_stand_in_says_so() -> None:
     result = subprocess.run(
-        [sys.executable, "-c", "from kernels.mock_driver.driver import MockDriver; MockDriver()"],
+        [sys.executable, "-c", "from tests.kernels.mock_driver.driver import MockDriver; MockDriver()"],
         env={name: value for name, value in environment(Path("/nowhere")).items() if name != "LD_LIBRARY_PATH"},
         capture_output=True,
         text=True,

@@ -15,12 +15,13 @@ from typing import Any
 import msgspec
 import pytest
 from cuda.bindings import driver
-from tensorhub_cuda import kernel_cache, modules
-from tensorhub_cuda.compiling import Cubin
+from tensorhub_cuda.catalog import Kernel, check_floor
 from tensorhub_cuda.errors import KernelUnavailable
-from tensorhub_cuda.kernel_cache import digest_of
-from tensorhub_cuda.kernel_catalog import Kernel
-from tensorhub_cuda.modules import check_floor, loaded_kernel
+from tensorhub_cuda.launch import loaded as modules
+from tensorhub_cuda.launch.loaded import loaded_kernel
+from tensorhub_cuda.nvrtc import cache as kernel_cache
+from tensorhub_cuda.nvrtc.cache import digest_of
+from tensorhub_cuda.nvrtc.compile import Cubin
 
 SMALL = 'extern "C" __global__ void small(float* x) { x[0] = 1; }'
 KERNEL = Kernel("small", "w8a32", ("small.cu",), 128, 1, 1, 65536, 80, 32, False)
@@ -173,7 +174,7 @@ def test_without_cuda_core(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_without_a_driver() -> None:
     """The real packages, on a machine that has no driver."""
-    from tensorhub_cuda.environment import environment
+    from tensorhub_cuda.environment.look import environment
 
     if environment().driver.cuda:
         pytest.skip("this machine has a driver")

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from kernels.battery import check_kernel
-from kernels.emulator.emulator import Emulator, EmulatorError, build_variants, product_emulator, product_sources
-from tensorhub_cuda.kernel_catalog import KERNELS, Kernel, kernel
+from tensorhub_cuda.catalog import KERNELS, Kernel, kernel
+
+from tests.kernels.emulator.emulator import Emulator, EmulatorError, build_variants, product_emulator, product_sources
+from tests.kernels.support.battery import check_kernel
 
 
 class Mutant(msgspec.Struct, frozen=True):

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from kernels.sass import count, instructions
-from tensorhub_cuda.compiling import compile_cubin
-from tensorhub_cuda.kernel_catalog import ARCHITECTURES, KERNELS, Kernel, kernel, read_source
-from tensorhub_cuda.ptxas_log import KernelResources, kernel_resources
+from tensorhub_cuda.catalog import ARCHITECTURES, KERNELS, Kernel, kernel, read_source
+from tensorhub_cuda.nvrtc.compile import KernelResources, compile_cubin, kernel_resources
+
+from tests.kernels.support.sass import count, instructions
 
 #: The tensor cores of these multiply FP8 themselves in mma.sync; on others it becomes a cast to F16 and a product of F16.
 FP8_MMA = (89, 120, 121)

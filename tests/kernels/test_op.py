@@ -8,10 +8,11 @@ from collections.abc import Iterator
 import pytest
 import torch
 import torch._inductor.config
-from kernels.mock_driver.operands import Operands, exact_y, operands
 from tensorhub_cuda.errors import KernelArgumentError
-from tensorhub_cuda.op import NAME, block_fp8_linear, fake_block_fp8_linear
+from tensorhub_cuda.launch.operator import NAME, block_fp8_linear, fake_block_fp8_linear
 from torch._subclasses.fake_tensor import FakeTensorMode
+
+from tests.kernels.mock_driver.operands import Operands, exact_y, operands
 
 LAYOUTS = (("block", "plain"), ("row", "padded"), ("block", "three dimensions"), ("block", "not collapsible"), ("row", "vector"))
 CASES = [

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from kernels.oracle import fixture_files, generate, judging, mistakes, number_formats
-from kernels.oracle.fixture_files import FOLDER, MANIFEST, FixtureError, read_manifest, read_tensors, verify_files
-from kernels.oracle.problems import BLOCK, SHAPES, make_problem
-from kernels.oracle.references import operands
-from kernels.receipt.cases import Case, read_cases
 from numpy.typing import NDArray
+
+from tests.kernels.oracle import fixture_files, generate, judging, mistakes, number_formats
+from tests.kernels.oracle.fixture_files import FOLDER, MANIFEST, FixtureError, read_manifest, read_tensors, verify_files
+from tests.kernels.oracle.problems import BLOCK, SHAPES, make_problem
+from tests.kernels.oracle.references import operands
+from tests.kernels.receipt.cases import Case, read_cases
 
 ORACLE = Path(fixture_files.__file__).parent
 CASES = read_cases(read_manifest(), FOLDER)

@@ -8,9 +8,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from kernels.emulator.emulator import Emulator
-from kernels.emulator.small_kernels import build_small, run_small
-from kernels.linear_cases import FINITE_CODES, aligned_array
+
+from tests.kernels.emulator.emulator import Emulator
+from tests.kernels.emulator.small_kernels import build_small, run_small
+from tests.kernels.support.linear_cases import FINITE_CODES, aligned_array
 
 SOURCE = r"""
 KERNEL(32) decode_f32(const u8* codes, float* values) {

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from layouts.judging import (
+
+from tensorhub_contracts.registry.registry import load_registry
+from tests.support.trees import (
     BLOCKWISE,
     ROWWISE,
     TREE,
@@ -28,8 +30,6 @@ from layouts.judging import (
     unit,
     why,
 )
-
-from tensorhub_contracts import load_registry
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-import geometries
 import pytest
-from layouts.judging import BLOCKWISE, assert_accepted, noted
 
 from tensorhub_contracts import Inspection, inspect
+from tests.support import geometries
+from tests.support.trees import BLOCKWISE, assert_accepted, noted
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tensorhub_contracts import inspect, load_registry
-from tensorhub_contracts.contract import Contract
+from tensorhub_contracts import inspect
+from tensorhub_contracts.registry.contract import Contract
+from tensorhub_contracts.registry.registry import load_registry
 from tensorhub_contracts.testing.header_faults import HEADER_FAULTS
 from tensorhub_contracts.testing.sample_units import SampleUnit, StoredTensor, dense_tensors, sample_units, write_tree
 

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkpoint_writing import Tensors, shard_name, write_checkpoint, write_index, write_raw, write_sparse
-from containers.refusals import within
-from layouts.judging import (
+
+from tensorhub_contracts import inspect
+from tests.support.checkpoint_files import Tensors, shard_name, write_checkpoint, write_index, write_raw, write_sparse
+from tests.support.refusals import within
+from tests.support.trees import (
     BLOCKWISE,
     ROWWISE,
     TREE,
@@ -25,8 +27,6 @@ from layouts.judging import (
     unit,
     why,
 )
-
-from tensorhub_contracts import inspect
 
 FP8 = fp8_config()
 BODY = unit("layers.0.mlp.up_proj", 512, 256)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
-from layouts.judging import BLOCKWISE, Tree, bf16, blocks, fp8_config, judge, noted, stacked_unit, unit, why
 
 from tensorhub_contracts import Inspection
+from tests.support.trees import BLOCKWISE, Tree, bf16, blocks, fp8_config, judge, noted, stacked_unit, unit, why
 
 FP8 = fp8_config()
 SIZES = st.one_of(st.integers(1, 5000), st.sampled_from([1, 127, 128, 129, 255, 256, 257, 576, 1000, 2112, 7168]))

@@ -11,8 +11,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from checkpoint_writing import Tensors, shard_name, write_sparse
-from layouts.judging import (
+from tensorhub_decoders.hf_fp8_blockwise import inspect_hf_fp8_blockwise
+
+from tensorhub_contracts import Refusal, inspect
+from tests.support.checkpoint_files import Tensors, shard_name, write_sparse
+from tests.support.trees import (
     BLOCKWISE,
     ROWWISE,
     TREE,
@@ -31,8 +34,6 @@ from layouts.judging import (
     unit,
     why,
 )
-
-from tensorhub_contracts import Refusal, inspect, inspect_hf_fp8_blockwise
 
 FP8 = fp8_config()
 

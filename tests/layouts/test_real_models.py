@@ -7,16 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from layouts.judging import BLOCKWISE, assert_accepted, assert_named_without_decoder, noted, why
 
 from tensorhub_contracts import inspect
+from tests.support.trees import BLOCKWISE, assert_accepted, assert_named_without_decoder, noted, why
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 pytest.importorskip("compressed_tensors")
 
-import tiny_models  # noqa: E402  # after the check that its libraries are there
 from safetensors.torch import load_file  # noqa: E402
+
+from tests.support import tiny_models  # noqa: E402  # after the check that its libraries are there
 
 ATTENTION = {"q_proj": (2, 2), "k_proj": (1, 2), "v_proj": (1, 2), "o_proj": (2, 2)}
 FEED_FORWARD = {"gate_proj": (3, 2), "up_proj": (3, 2), "down_proj": (2, 3)}

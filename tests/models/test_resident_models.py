@@ -16,21 +16,21 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 import pytest
-import tensorhub_decoders.resident_projection as resident_projection
-import tensorhub_decoders.resident_weight as resident_weight
-import tiny_models
+import tensorhub_decoders.resident.cpu_linear as resident_projection
+import tensorhub_decoders.resident.stored_weight as resident_weight
 import torch
-from producing.making import BLOCKWISE, ROWWISE, done
 from safetensors.torch import load_file, save_file
-from tensorhub_decoders import upcast_strips
-from tensorhub_decoders.resident_experts import ResidentExperts
-from tensorhub_decoders.resident_linear import ResidentLinear, ResidentModule
-from tensorhub_decoders.resident_operand import ResidentOperand
-from tensorhub_decoders.resident_weight import StoredWeight
-from tensorhub_decoders.whole_models import ModelReport, load_hf_fp8_blockwise, load_model
+from tensorhub_decoders.resident.experts import ResidentExperts
+from tensorhub_decoders.resident.linear import ResidentLinear, ResidentModule
+from tensorhub_decoders.resident.operand import ResidentOperand
+from tensorhub_decoders.resident.stored_weight import StoredWeight
+from tensorhub_decoders.transformers_models.loading import ModelReport, load_hf_fp8_blockwise, load_model
+from tensorhub_decoders.upcast import strips as upcast_strips
 from transformers import AutoModelForCausalLM, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from tensorhub_contracts import Refusal
+from tests.support import tiny_models
+from tests.support.conversions import BLOCKWISE, ROWWISE, done
 
 TOKENS = torch.arange(1, 41).view(2, 20) * 2
 FEW_TOKENS = torch.arange(1, 25)[None] * 5  # few that reach every expert
@@ -730,7 +730,7 @@ def test_a_dtype_of_another_lane_is_refused(lane: str, dtype: str, folders: Call
 MEASURE = """
 import gc, json, sys, threading, time
 import torch
-from tensorhub_decoders.whole_models import load_model
+from tensorhub_decoders.transformers_models.loading import load_model
 
 def anonymous():
     return int(next(line for line in open("/proc/self/status") if line.startswith("RssAnon")).split()[1]) * 1024

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny_models
 import torch
 from safetensors.torch import load_file, save_file
-from tensorhub_decoders.reference_dequants import dequantize_block_scaled
-from tensorhub_decoders.whole_models import ModelReport, load_hf_fp8_blockwise, load_model
+from tensorhub_decoders.transformers_models.loading import ModelReport, load_hf_fp8_blockwise, load_model
+from tensorhub_decoders.upcast.reference import dequantize_block_scaled
 from transformers import AutoConfig, AutoModelForCausalLM, Qwen3ForCausalLM
 
 from tensorhub_contracts import Refusal
+from tests.support import tiny_models
 
 MODELS = {
     "llama": tiny_models.dense_llama,

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from plugins.installing import ROOT, Environment, Installer, build_wheel, install_ourselves, locked, new_environment, once
+
+from tests.support.environments import ROOT, Environment, Installer, build_wheel, install_ourselves, locked, new_environment, once
 
 
 @pytest.fixture(scope="session")

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkpoint_writing import write_checkpoint
-from layouts.judging import compressed_tensors_config
-from plugins.installing import Installer, Site, excluded, names, project
-from plugins.sources import BLOCKWISE, HEAD, HOOK, INT8, UNREAD, contracts, declared, decoding, int8, plugin
+
+from tests.support.checkpoint_files import write_checkpoint
+from tests.support.environments import Installer, Site, excluded, names, project
+from tests.support.plugin_sources import BLOCKWISE, HEAD, HOOK, INT8, UNREAD, contracts, declared, decoding, int8, plugin
+from tests.support.trees import compressed_tensors_config
 
 HOOK_HEAD = HEAD + "\n@hookimpl\ndef provide_decoders():\n"
 

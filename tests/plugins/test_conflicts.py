@@ -9,8 +9,9 @@ from pathlib import Path
 
 import hatchling
 import pytest
-from plugins.installing import Environment, Installer, Project, Site, build_wheel, excluded, metadata_folder, names, project
-from plugins.sources import BLOCKWISE, HEAD, HOOK, INT8, UNREAD, contracts, declared, decoding, int8, owning, plugin
+
+from tests.support.environments import Environment, Installer, Project, Site, build_wheel, excluded, metadata_folder, names, project
+from tests.support.plugin_sources import BLOCKWISE, HEAD, HOOK, INT8, UNREAD, contracts, declared, decoding, int8, owning, plugin
 
 GOOD = plugin("good_fp8", decoding(UNREAD), entry="fp8", distribution="good", version="1.2")
 EVIL = plugin("evil_fp8", decoding(UNREAD, ("fp8-w8a32",)), entry="fp8", distribution="evil", version="6.6")

@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from plugins.installing import Installer, Site, excluded, metadata_folder, project
-from plugins.sources import INT8, UNREAD, contracts, decoding, int8, owning, plugin
+
+from tests.support.environments import Installer, Site, excluded, metadata_folder, project
+from tests.support.plugin_sources import INT8, UNREAD, contracts, decoding, int8, owning, plugin
 
 ONLY_INT8 = "int8,-tensorhub-contracts"
 
 _CANONICAL = """
 import sys
 from tensorhub_contracts import derive_execution_lanes
-from tensorhub_contracts.image_lanes import canonical_bytes
+from tensorhub_contracts.lanes.image_lanes import canonical_bytes
 lanes = derive_execution_lanes()
 sys.stdout.buffer.write(canonical_bytes(lanes))
 sys.stderr.write(lanes.digest)

@@ -8,9 +8,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from checkpoint_writing import Tensors, write_checkpoint
-from plugins.installing import Environment, Installer, Site, install_ourselves, new_environment
-from plugins.sources import INT8, UNREAD, decoding, int8, plugin
+
+from tests.support.checkpoint_files import Tensors, write_checkpoint
+from tests.support.environments import Environment, Installer, Site, install_ourselves, new_environment
+from tests.support.plugin_sources import INT8, UNREAD, decoding, int8, plugin
 
 INT8_TREE: Tensors = {"proj.weight": ("I8", (4, 6)), "proj.weight_scale": ("F32", (4,)), "norm.weight": ("BF16", (6,))}
 

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from checkpoint_writing import write_checkpoint
-from plugins.installing import Environment, Installer, Site, metadata_folder, names
-from plugins.sources import INT8, contracts, int8, owning
+
+from tests.support.checkpoint_files import write_checkpoint
+from tests.support.environments import Environment, Installer, Site, metadata_folder, names
+from tests.support.plugin_sources import INT8, contracts, int8, owning
 
 DECLARES = "[tensorhub.decoders]\nghost = acme_ghost\n"
 
@@ -203,7 +204,7 @@ def test_b3_08_the_scan_of_five_hundred_is_done_by_no_inspection_that_needs_none
     done = install().and_folder(tmp_path / "many").python(script, tmp_path / "tree")
     print(f"an inspection among 508 distributions: {(time.perf_counter() - started) * 1000:.0f} ms, the interpreter included")
     assert done.code == 0, done.err
-    assert not {"importlib.metadata", "pluggy", "tensorhub_contracts.plugins"} & set(done.out.split())
+    assert not {"importlib.metadata", "pluggy", "tensorhub_contracts.plugins.host"} & set(done.out.split())
 
 
 # B3-18: distributions of other finders.

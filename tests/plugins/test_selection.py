@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from checkpoint_writing import write_checkpoint
-from plugins.installing import Installer, Site, excluded, names, project
-from plugins.sources import BLOCKWISE, INT8, UNREAD, decoding, int8, plugin
+
+from tests.support.checkpoint_files import write_checkpoint
+from tests.support.environments import Installer, Site, excluded, names, project
+from tests.support.plugin_sources import BLOCKWISE, INT8, UNREAD, decoding, int8, plugin
 
 SHIPPED = ["cozy-fp8-rowwise", "cozy-fp8-storage", "hf-fp8-blockwise", "plain"]
 

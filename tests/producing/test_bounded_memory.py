@@ -7,8 +7,9 @@ import subprocess
 import sys
 
 import pytest
-from commands.running import environment
-from producing.making import BLOCKWISE, CONTRACTS, done, noise, save
+
+from tests.support.cli import environment
+from tests.support.conversions import BLOCKWISE, CONTRACTS, done, noise, save
 
 #: Bytes of the largest tensor as BF16, and how many of them a checkpoint has.
 LARGEST, COUNT = 2048 * 4096 * 2, 5
@@ -18,7 +19,7 @@ SLACK = 32_000_000
 
 _MEASURE = """
 import json, os, pathlib, sys
-import torch, tensorhub_decoders.converting, tensorhub_decoders.dense_decoding, tensorhub_decoders.fp8_quantization
+import torch, tensorhub_decoders.converting.convert, tensorhub_decoders.converting.dequantize, tensorhub_decoders.converting.fp8_quantization
 from tensorhub_contracts.commands import tensorhub
 
 def memory(what):  # not ru_maxrss, which a process inherits from the one that started it

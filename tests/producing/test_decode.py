@@ -8,13 +8,27 @@ from pathlib import Path
 
 import click
 import pytest
-import tensorhub_decoders.dense_decoding as decoding
+import tensorhub_decoders.converting.dequantize as decoding
 import torch
-from producing.making import BLOCKWISE, CONTRACTS, ROWWISE, STORAGE, bits, digests, done, load, noise, refused, run, save, small_model
-from tensorhub_decoders.reference_dequants import dequantize_block_scaled, dequantize_row_scaled, dequantize_unscaled
-from tiny_models import fp8_qwen3_moe
+from tensorhub_decoders.upcast.reference import dequantize_block_scaled, dequantize_row_scaled, dequantize_unscaled
 
 from tensorhub_contracts import FaultError, inspect
+from tests.support.conversions import (
+    BLOCKWISE,
+    CONTRACTS,
+    ROWWISE,
+    STORAGE,
+    bits,
+    digests,
+    done,
+    load,
+    noise,
+    refused,
+    run,
+    save,
+    small_model,
+)
+from tests.support.tiny_models import fp8_qwen3_moe
 
 DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
 DECLARED = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}

@@ -14,11 +14,16 @@ from typing import Any
 
 import click
 import pytest
-import tensorhub_decoders.converting as converting
-import tensorhub_decoders.shard_writing as shard_writing
+import tensorhub_decoders.converting.convert as converting
+import tensorhub_decoders.converting.shard_writing as shard_writing
 import torch
-from commands.running import environment
-from producing.making import (
+from tensorhub_decoders.converting.decode import decode, plan_decoding
+from tensorhub_decoders.converting.produce import plan_production, produce
+
+from tensorhub_contracts import FaultError, Refusal, inspect
+from tensorhub_contracts import load as load_weights
+from tests.support.cli import environment
+from tests.support.conversions import (
     BLOCKWISE,
     CONTRACTS,
     ROWWISE,
@@ -33,11 +38,6 @@ from producing.making import (
     save,
     small_model,
 )
-from tensorhub_decoders.densifying import decode, plan_decoding
-from tensorhub_decoders.producing import plan_production, produce
-
-from tensorhub_contracts import FaultError, Refusal, inspect
-from tensorhub_contracts import load as load_weights
 
 LISTED = {
     "_class_name": "FluxPipeline",
@@ -324,7 +324,7 @@ def test_killed_at_random_and_run_again(tmp_path: Path, command: str) -> None:
     rest = ["--contract", BLOCKWISE, *TRANSFORMER] if command == "produce" else ["--dtype", "f32", "--component", "text_encoder"]
     arguments = [command, str(source), "DST", *rest]
     request = {"arguments": arguments, "destination": str(tmp_path / "made"), "kills": KILLS, "factor": 0.7, "seed": 5}
-    script = Path(__file__).with_name("killing.py")
+    script = Path(__file__).parents[1] / "support" / "interrupts.py"
     process = subprocess.run(
         [sys.executable, script, json.dumps(request)],
         capture_output=True,

@@ -13,14 +13,28 @@ from typing import Any
 import click
 import pytest
 import torch
-from commands.running import TENSORHUB, environment
-from producing.making import BLOCKWISE, CONTRACTS, ROWWISE, STORAGE, bits, digests, done, load, noise, refused, run, save, small_model
 from safetensors import safe_open
-from tensorhub_decoders.fp8_quantization import quantize_block_scaled, quantize_row_scaled, quantize_unscaled
-from tensorhub_decoders.reference_dequants import dequantize_block_scaled
-from tiny_models import _SIZES, LlamaConfig, LlamaForCausalLM, _built, compressed_llama, dense_llama
+from tensorhub_decoders.converting.fp8_quantization import quantize_block_scaled, quantize_row_scaled, quantize_unscaled
+from tensorhub_decoders.upcast.reference import dequantize_block_scaled
 
 from tensorhub_contracts import __version__, inspect
+from tests.support.cli import TENSORHUB, environment
+from tests.support.conversions import (
+    BLOCKWISE,
+    CONTRACTS,
+    ROWWISE,
+    STORAGE,
+    bits,
+    digests,
+    done,
+    load,
+    noise,
+    refused,
+    run,
+    save,
+    small_model,
+)
+from tests.support.tiny_models import _SIZES, LlamaConfig, LlamaForCausalLM, _built, compressed_llama, dense_llama
 
 MATRICES = {f"layers.{layer}.{name}.weight" for layer in range(2) for name in ("up", "down", "one")} | {"embed.weight"}
 STACKS = {f"layers.{layer}.experts.gate_up" for layer in range(2)}

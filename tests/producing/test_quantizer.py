@@ -7,11 +7,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-import tensorhub_decoders.fp8_quantization as module
+import tensorhub_decoders.converting.fp8_quantization as module
 import torch
-from producing.making import bits, noise
-from tensorhub_decoders.fp8_quantization import NotFiniteError, quantize_block_scaled, quantize_row_scaled, quantize_unscaled
-from tensorhub_decoders.reference_dequants import dequantize_block_scaled, dequantize_row_scaled
+from tensorhub_decoders.converting.fp8_quantization import NotFiniteError, quantize_block_scaled, quantize_row_scaled, quantize_unscaled
+from tensorhub_decoders.upcast.reference import dequantize_block_scaled, dequantize_row_scaled
+
+from tests.support.conversions import bits, noise
 
 Array = np.ndarray[Any, Any]
 CODES = np.arange(256, dtype=np.uint8).view(ml_dtypes.float8_e4m3fn).astype(np.float64)

@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-import tensorhub_decoders.dense_decoding as decoding
+import tensorhub_decoders.converting.dequantize as decoding
 import torch
-from commands.running import on_a_terminal
-from producing.making import ROWWISE, done, noise, run, save
 
 from tensorhub_contracts.commands import main
+from tests.support.cli import on_a_terminal
+from tests.support.conversions import ROWWISE, done, noise, run, save
 
 _BAR = """
 import time

@@ -6,11 +6,11 @@ import itertools
 from pathlib import Path
 
 import pytest
-from layouts.judging import Tree, judge, why
 
-from tensorhub_contracts import load_registry
-from tensorhub_contracts.contract import Contract, Form
-from tensorhub_contracts.shapes import bind, expand
+from tensorhub_contracts.registry.contract import Contract, Form
+from tensorhub_contracts.registry.registry import load_registry
+from tensorhub_contracts.registry.shape_patterns import bind, expand
+from tests.support.trees import Tree, judge, why
 
 REGISTRY = load_registry()
 UNDECLARED = [contract for contract in REGISTRY.contracts.values() if contract.quantized and not contract.declares]

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tensorhub_contracts import LaneName, Refusal, load_registry, parse_lane
+from tensorhub_contracts import Refusal, parse_lane
+from tensorhub_contracts.registry.names import LaneName
+from tensorhub_contracts.registry.registry import load_registry
 
 FAMILIES = ["fp8", "bf16", "svdq-fp4", "svdq-int4", "a-b-c", "4"]
 BODIES = {

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from registry.writing import Table, changed, contract, shipped, small, to_toml
 
-from tensorhub_contracts import RegistryError, load_registry, parse_lane
-from tensorhub_contracts.registry import parse_registry
+from tensorhub_contracts import RegistryError, parse_lane
+from tensorhub_contracts.registry.registry import load_registry, parse_registry
+from tests.support.registry_texts import Table, changed, contract, shipped, small, to_toml
 
 BLOCKWISE = "hf.fp8-blockwise@1"
 FLOORS = f"r.toml: contract[1] ({BLOCKWISE}).floors"

@@ -9,14 +9,15 @@ from typing import Any
 
 import msgspec
 import pytest
-from checkpoint_writing import Tensors
-from layouts.judging import assert_accepted, assert_named_without_decoder, judge
-from layouts.test_families import FAMILIES
-from registry.writing import Table, changed, contract, shipped, to_toml
 
-from tensorhub_contracts import Inspection, OwnedContracts, Registry, RegistryError, inspect, load_registry, read_contracts
-from tensorhub_contracts.leaf_names import LeafNames
-from tensorhub_contracts.owned_contracts import with_owned
+from tensorhub_contracts import Inspection, OwnedContracts, Registry, RegistryError, inspect, read_contracts
+from tensorhub_contracts.registry.plugin_contracts import with_owned
+from tensorhub_contracts.registry.registry import load_registry
+from tensorhub_contracts.registry.sidecar_names import LeafNames
+from tests.layouts.test_families import FAMILIES
+from tests.support.checkpoint_files import Tensors
+from tests.support.registry_texts import Table, changed, contract, shipped, to_toml
+from tests.support.trees import assert_accepted, assert_named_without_decoder, judge
 
 INT8 = "acme.int8-channel@1"
 PATH = f"contracts.toml: contract[0] ({INT8})"

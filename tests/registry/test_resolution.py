@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from layouts.judging import fp8_config, judge, unit
-from registry.writing import Table, changed, contract, small, to_toml
 
-from tensorhub_contracts import Refusal, Registry, load_registry, resolve
-from tensorhub_contracts.handles import parse_handle
-from tensorhub_contracts.registry import parse_registry
+from tensorhub_contracts import Refusal, Registry, resolve
+from tensorhub_contracts.registry.names import parse_handle
+from tensorhub_contracts.registry.registry import load_registry, parse_registry
+from tests.support.registry_texts import Table, changed, contract, small, to_toml
+from tests.support.trees import fp8_config, judge, unit
 
 BLOCKWISE = "hf.fp8-blockwise@1"
 RECORDED = "sha256:" + "5" * 64

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from registry.writing import SHIPPED_TEXT, Table, changed, contract, shipped, small, to_toml
 
-from tensorhub_contracts import RegistryError, load_registry
-from tensorhub_contracts.contract import RegistryFile
-from tensorhub_contracts.registry import parse_registry, registry_path
-from tensorhub_contracts.registry_check import digest_clashes, faults
-from tensorhub_contracts.unproved_words import UNPROVED
+from tensorhub_contracts import RegistryError
+from tensorhub_contracts.registry.check import digest_clashes, faults
+from tensorhub_contracts.registry.contract import UNPROVED, RegistryFile
+from tensorhub_contracts.registry.registry import load_registry, parse_registry, registry_path
+from tests.support.registry_texts import SHIPPED_TEXT, Table, changed, contract, shipped, small, to_toml
 
 BLOCKWISE = "hf.fp8-blockwise@1"
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from layouts.judging import BLOCKWISE
-from reports.judged import accepted, hostile, pipeline, refused, unreadable
 
 from tensorhub_contracts import Inspection
 from tensorhub_contracts.reports import writer
+from tests.support.inspections import accepted, hostile, pipeline, refused, unreadable
+from tests.support.trees import BLOCKWISE
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,14 @@ from typing import Any
 
 import jsonschema
 import pytest
-from checkpoint_writing import write_checkpoint
-from layouts.judging import BLOCKWISE, bf16, fp8_config, unit
-from reports.judged import accepted, hostile, pipeline, refused, unreadable
 
-from tensorhub_contracts import Inspection, inspect, load_registry
+from tensorhub_contracts import Inspection, inspect
+from tensorhub_contracts.registry.registry import load_registry
 from tensorhub_contracts.reports import writer
-from tensorhub_contracts.schemas import json_schema
+from tensorhub_contracts.reports.schemas import json_schema
+from tests.support.checkpoint_files import write_checkpoint
+from tests.support.inspections import accepted, hostile, pipeline, refused, unreadable
+from tests.support.trees import BLOCKWISE, bf16, fp8_config, unit
 
 
 def report(*inspections: Inspection) -> dict[str, Any]:

@@ -6,11 +6,11 @@ from pathlib import Path
 from xml.etree import ElementTree as Xml
 
 import pytest
-from layouts.judging import BLOCKWISE
-from reports.judged import accepted, hostile, pipeline, refused, unreadable
 
 from tensorhub_contracts import Inspection
 from tensorhub_contracts.reports import writer
+from tests.support.inspections import accepted, hostile, pipeline, refused, unreadable
+from tests.support.trees import BLOCKWISE
 
 
 def suites_of(*inspections: Inspection) -> list[Xml.Element]:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reports.judged import accepted, hostile, pipeline, refused, unreadable
 
 from tensorhub_contracts import Inspection, inspect
 from tensorhub_contracts.refusal_codes import explanations
 from tensorhub_contracts.reports import writer
+from tests.support.inspections import accepted, hostile, pipeline, refused, unreadable
 
 
 def run_of(*inspections: Inspection) -> dict[str, Any]:

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 import pytest
-from checkpoint_writing import write_checkpoint
-from layouts.judging import BLOCKWISE, ROWWISE, Tree, bf16, compressed_tensors_config, fp8_config, unit
-from reports.judged import accepted, hostile, pipeline, refused, unreadable
 
-from tensorhub_contracts import Inspection, inspect, load_registry
+from tensorhub_contracts import Inspection, inspect
+from tensorhub_contracts.registry.registry import load_registry
 from tensorhub_contracts.reports import writer
+from tests.support.checkpoint_files import write_checkpoint
+from tests.support.inspections import accepted, hostile, pipeline, refused, unreadable
+from tests.support.trees import BLOCKWISE, ROWWISE, Tree, bf16, compressed_tensors_config, fp8_config, unit
 
 
 def text_of(*inspections: Inspection) -> str:

@@ -10,10 +10,16 @@ from typing import Any
 
 import msgspec
 import pytest
-from checkpoint_writing import write_checkpoint
-from commands.running import tensorhub
-from geometries import h3_conditioner
-from satisfies.writing import (
+
+from tensorhub_contracts import Demand, Refusal, inspect, installed_registry, record_artifact, satisfies
+from tensorhub_contracts.hub.artifact import artifact_json, read_artifact
+from tensorhub_contracts.lanes.documents import read_lanes
+from tensorhub_contracts.lanes.image_lanes import ImageLanes
+from tensorhub_contracts.registry.registry import load_registry
+from tests.support.checkpoint_files import write_checkpoint
+from tests.support.cli import tensorhub
+from tests.support.geometries import h3_conditioner
+from tests.support.hub_records import (
     BF16,
     BLOCKWISE,
     CONFIG,
@@ -26,11 +32,6 @@ from satisfies.writing import (
     write_json,
     write_pipeline,
 )
-
-from tensorhub_contracts import Demand, Refusal, inspect, installed_registry, load_registry, record_artifact, satisfies
-from tensorhub_contracts.artifact_record import artifact_json, read_artifact
-from tensorhub_contracts.image_lanes import ImageLanes
-from tensorhub_contracts.lanes_documents import read_lanes
 
 FAST_LANE, STORED, STORED_COMPILED = "fp8-w8a8-dynamic+compiled", "fp8-w8a16+eager", "fp8-w8a16+compiled"
 

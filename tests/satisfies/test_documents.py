@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tensorhub_contracts import Demand, Refusal, derive_execution_lanes, inspect, record_artifact, satisfies
-from tensorhub_contracts.artifact_record import read_artifact
-from tensorhub_contracts.demand import read_demand
-from tensorhub_contracts.image_lanes import lanes_digest
-from tensorhub_contracts.lanes_documents import lanes_json, read_lanes
+from tensorhub_contracts.hub.artifact import read_artifact
+from tensorhub_contracts.hub.demand import read_demand
+from tensorhub_contracts.lanes.documents import lanes_json, read_lanes
+from tensorhub_contracts.lanes.image_lanes import lanes_digest
 
 VECTOR = json.loads((Path(__file__).parents[1] / "goldens" / "satisfies" / "choose-floor-equal.json").read_text("utf-8"))
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from satisfies.writing import valid
 
 import tensorhub_contracts
 from tensorhub_contracts import Refusal, Violation, problem_details
-from tensorhub_contracts.problems import MEDIA_TYPE, problem_json
+from tensorhub_contracts.hub.problem import MEDIA_TYPE, problem_json
+from tests.support.hub_records import valid
 
 CODES = tomllib.loads(Path(tensorhub_contracts.__file__).with_name("refusal_codes.toml").read_text("utf-8"))
 MEMBERS = {"type": str, "title": str, "status": int, "detail": str, "code": str, "violations": list, "remedy": str, "retryable": bool}

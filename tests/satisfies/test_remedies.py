@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
-from commands.running import tensorhub
 
 from tensorhub_contracts import Demand, Refusal, derive_execution_lanes, inspect, satisfies
-from tensorhub_contracts.registry import load_registry
+from tensorhub_contracts.registry.registry import load_registry
 from tensorhub_contracts.testing.sample_units import dense_tensors, sample_units, write_tree
+from tests.support.cli import tensorhub
 
 PLAIN = ["plain.bf16@1", "plain.f16@1", "plain.f32@1"]
 QUANTIZED = ["hf.fp8-blockwise@1", "cozy.fp8-rowwise@1", "cozy.fp8-storage@1"]

@@ -13,9 +13,10 @@ import pytest
 import torch
 from tensorhub_decoders.decoding import decode_units
 
-from tensorhub_contracts import Inspection, OwnedContracts, Registry, inspect, load_registry, read_contracts
-from tensorhub_contracts.contract import Contract
-from tensorhub_contracts.owned_contracts import with_owned
+from tensorhub_contracts import Inspection, OwnedContracts, Registry, inspect, read_contracts
+from tensorhub_contracts.registry.contract import Contract
+from tensorhub_contracts.registry.plugin_contracts import with_owned
+from tensorhub_contracts.registry.registry import load_registry
 from tensorhub_contracts.testing import DecoderContractTests, SampleUnit
 from tensorhub_contracts.testing.header_faults import HEADER_FAULTS
 from tensorhub_contracts.testing.numbers import encoded, rounded_to_f32, values

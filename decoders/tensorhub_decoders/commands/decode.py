@@ -8,9 +8,9 @@ import click
 
 from tensorhub_contracts.commands.outputs import Output, chosen_outputs, output_option
 from tensorhub_contracts.errors import Refusal
+from tensorhub_decoders.commands.options import carry_out, component_option, inspect_source, require_torch
 from tensorhub_decoders.commands.report import announce, make_report, report_refusal, write_report
-from tensorhub_decoders.commands.surroundings import carry_out, component_option, inspect_source, require_torch
-from tensorhub_decoders.densifying import DENSE, decode, plan_decoding
+from tensorhub_decoders.converting.decode import DENSE, decode, plan_decoding
 
 
 @click.command("decode")

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import click
 import msgspec
-from tensorhub_cuda.environment import environment
-from tensorhub_cuda.environment_facts import EnvironmentFacts, Problem, find_problems
-from tensorhub_cuda.kernel_cache import DISABLE_JIT
+from tensorhub_cuda.environment.facts import EnvironmentFacts, Problem, find_problems
+from tensorhub_cuda.environment.look import environment
+from tensorhub_cuda.nvrtc.cache import DISABLE_JIT
 
 from tensorhub_contracts.commands import EXIT_REFUSED
 from tensorhub_contracts.commands.outputs import Output, chosen_outputs, output_option, write_outputs

@@ -10,12 +10,11 @@ from typing import Any
 
 import click
 import msgspec
-from tensorhub_cuda.cache_folder import cache_folder
-from tensorhub_cuda.compiling import Cubin, architecture_name
+from tensorhub_cuda.catalog import KERNELS, Kernel, not_claimed, read_source
 from tensorhub_cuda.errors import KernelUnavailable
-from tensorhub_cuda.kernel_cache import build_cubin, digest_of
-from tensorhub_cuda.kernel_catalog import KERNELS, Kernel, not_claimed, read_source
-from tensorhub_cuda.ptxas_log import kernel_resources
+from tensorhub_cuda.nvrtc.cache import build_cubin, digest_of
+from tensorhub_cuda.nvrtc.cache_folder import cache_folder
+from tensorhub_cuda.nvrtc.compile import Cubin, architecture_name, kernel_resources
 
 from tensorhub_contracts.commands import EXIT_REFUSED
 from tensorhub_contracts.commands.outputs import Output, chosen_outputs, output_option, write_outputs

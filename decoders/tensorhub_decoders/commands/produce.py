@@ -9,10 +9,10 @@ import click
 from tensorhub_contracts.commands.outputs import Output, chosen_outputs, output_option
 from tensorhub_contracts.errors import Refusal
 from tensorhub_contracts.reports.printable import printable
+from tensorhub_decoders.commands.options import carry_out, component_option, inspect_source, require_torch
 from tensorhub_decoders.commands.report import announce, make_report, report_refusal, write_report
-from tensorhub_decoders.commands.surroundings import carry_out, component_option, inspect_source, require_torch
-from tensorhub_decoders.producing import PRODUCED, plan_production, produce
-from tensorhub_decoders.quantization_choice import vocabulary_matrices
+from tensorhub_decoders.converting.choose_matrices import vocabulary_matrices
+from tensorhub_decoders.converting.produce import PRODUCED, plan_production, produce
 
 
 @click.command("produce")

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from tensorhub_contracts.checkpoints.geometry import write_shape
 from tensorhub_contracts.commands import EXIT_REFUSED
 from tensorhub_contracts.commands.outputs import Output, write_outputs
 from tensorhub_contracts.documents import document_json
 from tensorhub_contracts.errors import Refusal
-from tensorhub_contracts.inspection import Inspection
-from tensorhub_contracts.problems import problem_details, problem_json
+from tensorhub_contracts.hub.problem import problem_details, problem_json
+from tensorhub_contracts.inspection.result import Inspection
 from tensorhub_contracts.reports.printable import printable
 from tensorhub_contracts.reports.summary import size_in_words
-from tensorhub_contracts.shapes import write_shape
 
 if TYPE_CHECKING:
-    from tensorhub_decoders.conversion_plan import ConversionPlan, Step
-    from tensorhub_decoders.converting import Converted
+    from tensorhub_decoders.converting.convert import Converted
+    from tensorhub_decoders.converting.plan import ConversionPlan, Step
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
 

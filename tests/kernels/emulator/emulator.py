@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import msgspec
 import numpy as np
-from tensorhub_cuda.kernel_catalog import KERNELS, Kernel
+from tensorhub_cuda.catalog import KERNELS, Kernel
 
 FOLDER = Path(__file__).parent
 SCHEDULES = ("forward", "reverse", "random")

@@ -6,8 +6,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from kernels.emulator.emulator import Argument, Emulator, Options, build, product_sources
-from tensorhub_cuda.kernel_catalog import Kernel
+from tensorhub_cuda.catalog import Kernel
+
+from tests.kernels.emulator.emulator import Argument, Emulator, Options, build, product_sources
 
 
 def build_small(source: str) -> Emulator:

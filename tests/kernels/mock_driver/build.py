@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("mock_driver.c")
-TESTS = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def build(folder: Path) -> Path:
@@ -20,7 +20,7 @@ def build(folder: Path) -> Path:
 
 def environment(folder: Path) -> dict[str, str]:
     """Return the environment of a process that loads the mock driver of a folder. The loader reads it when the process starts."""
-    path = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     return {
         **os.environ,
         "LD_LIBRARY_PATH": str(folder),

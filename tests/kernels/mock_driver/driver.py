@@ -8,7 +8,8 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
-from kernels.mock_driver.cubin_parameters import parameter_sizes
+
+from tests.kernels.mock_driver.cubin_parameters import parameter_sizes
 
 
 class Launch(msgspec.Struct, frozen=True):

@@ -5,15 +5,17 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 import pytest
-from kernels.mock_driver import reference_execution
-from kernels.mock_driver.driver import Launch, MockDriver
-from kernels.mock_driver.launch_checks import MATRIX, problems
-from kernels.mock_driver.operands import operands
-from kernels.mock_driver.scenario import TOLERANCES, assert_close, difference, project, scenario, unavailable
-from tensorhub_cuda import kernel_launch, modules
 from tensorhub_cuda.errors import KernelUnavailable
-from tensorhub_cuda.launching import linear_on_stream
-from tensorhub_cuda.ready_kernels import prepare_kernels
+from tensorhub_cuda.launch import driver as kernel_launch
+from tensorhub_cuda.launch import loaded as modules
+from tensorhub_cuda.launch.ready import prepare_kernels
+from tensorhub_cuda.launch.torch_op import linear_on_stream
+
+from tests.kernels.mock_driver import reference_execution
+from tests.kernels.mock_driver.driver import Launch, MockDriver
+from tests.kernels.mock_driver.launch_checks import MATRIX, problems
+from tests.kernels.mock_driver.operands import operands
+from tests.kernels.mock_driver.scenario import TOLERANCES, assert_close, difference, project, scenario, unavailable
 
 
 @scenario

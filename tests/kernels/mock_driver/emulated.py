@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from kernels.emulator.emulator import EmulatorError, product_emulator
-from kernels.mock_driver.driver import Launch, MockDriver
-from kernels.mock_driver.launch_checks import problems
-from kernels.mock_driver.launch_memory import memory_of
-from kernels.mock_driver.operands import operands
-from kernels.mock_driver.scenario import assert_close, project, scenario
-from tensorhub_cuda.kernel_catalog import kernel
+from tensorhub_cuda.catalog import kernel
+
+from tests.kernels.emulator.emulator import EmulatorError, product_emulator
+from tests.kernels.mock_driver.driver import Launch, MockDriver
+from tests.kernels.mock_driver.launch_checks import problems
+from tests.kernels.mock_driver.launch_memory import memory_of
+from tests.kernels.mock_driver.operands import operands
+from tests.kernels.mock_driver.scenario import assert_close, project, scenario
 
 
 def emulate(launch: Launch) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kernels.mock_driver.driver import Launch
-from tensorhub_cuda.kernel_catalog import Kernel
-from tensorhub_cuda.kernel_catalog import kernel as kernel_of_catalog
+from tensorhub_cuda.catalog import Kernel
+from tensorhub_cuda.catalog import kernel as kernel_of_catalog
+
+from tests.kernels.mock_driver.driver import Launch
 
 #: Names and bytes of the parameters, in their order.
 MATRIX = {

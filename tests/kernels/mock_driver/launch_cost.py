@@ -6,15 +6,16 @@ import time
 from collections.abc import Callable
 
 import torch
-from kernels.mock_driver.driver import MockDriver
-from tensorhub_cuda import kernel_launch
-from tensorhub_cuda.kernel_choice import choose_kernel
-from tensorhub_cuda.kernel_launch import launch_matrix
-from tensorhub_cuda.launching import linear_on_stream
-from tensorhub_cuda.matrix_operands import MatrixOperands
-from tensorhub_cuda.op import block_fp8_linear
-from tensorhub_cuda.operand_rules import require_operands
-from tensorhub_cuda.ready_kernels import READY_KERNELS, prepare_kernels
+from tensorhub_cuda.launch import driver as kernel_launch
+from tensorhub_cuda.launch.choose import choose_kernel
+from tensorhub_cuda.launch.driver import launch_matrix
+from tensorhub_cuda.launch.operand_rules import require_operands
+from tensorhub_cuda.launch.operands import MatrixOperands
+from tensorhub_cuda.launch.operator import block_fp8_linear
+from tensorhub_cuda.launch.ready import READY_KERNELS, prepare_kernels
+from tensorhub_cuda.launch.torch_op import linear_on_stream
+
+from tests.kernels.mock_driver.driver import MockDriver
 
 M, N, K = 4, 384, 512
 

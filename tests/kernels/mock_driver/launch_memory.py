@@ -7,10 +7,11 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from kernels.mock_driver.driver import Launch
-from kernels.mock_driver.launch_checks import named_arguments
 from numpy.typing import NDArray
-from tensorhub_cuda.kernel_catalog import kernel as kernel_of_catalog
+from tensorhub_cuda.catalog import kernel as kernel_of_catalog
+
+from tests.kernels.mock_driver.driver import Launch
+from tests.kernels.mock_driver.launch_checks import named_arguments
 
 Memory = dict[str, NDArray[Any] | int | None]
 

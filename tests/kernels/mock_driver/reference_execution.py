@@ -6,9 +6,10 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from kernels.mock_driver.driver import Launch
-from kernels.mock_driver.launch_checks import problems
-from kernels.mock_driver.launch_memory import memory_of, scale_indices
+
+from tests.kernels.mock_driver.driver import Launch
+from tests.kernels.mock_driver.launch_checks import problems
+from tests.kernels.mock_driver.launch_memory import memory_of, scale_indices
 
 
 def execute(launch: Launch, *, judge: bool = True) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import torch
-from kernels.mock_driver import reference_execution
-from kernels.mock_driver.driver import MockDriver
-from kernels.mock_driver.launch_checks import named_arguments
-from kernels.mock_driver.operands import operands
-from kernels.mock_driver.scenario import assert_close, project, scenario, unavailable
-from tensorhub_cuda import matrix_operands
-from tensorhub_cuda.kernel_catalog import kernel
-from tensorhub_cuda.op import fake_block_fp8_linear
+from tensorhub_cuda.catalog import kernel
+from tensorhub_cuda.launch import operands as matrix_operands
+from tensorhub_cuda.launch.operator import fake_block_fp8_linear
+
+from tests.kernels.mock_driver import reference_execution
+from tests.kernels.mock_driver.driver import MockDriver
+from tests.kernels.mock_driver.launch_checks import named_arguments
+from tests.kernels.mock_driver.operands import operands
+from tests.kernels.mock_driver.scenario import assert_close, project, scenario, unavailable
 
 #: (m, n, k) and the kernel that w8a16 has for them: rows of both small kernels and the tile, tails of every kind, one of each.
 SIZES = [

@@ -6,12 +6,14 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from kernels.mock_driver.driver import MockDriver
-from kernels.mock_driver.operands import Operands, exact_y
-from tensorhub_cuda import modules, ready_kernels
 from tensorhub_cuda.errors import KernelUnavailable
-from tensorhub_cuda.launching import linear_on_stream
-from tensorhub_cuda.operand_rules import require_operands
+from tensorhub_cuda.launch import loaded as modules
+from tensorhub_cuda.launch import ready as ready_kernels
+from tensorhub_cuda.launch.operand_rules import require_operands
+from tensorhub_cuda.launch.torch_op import linear_on_stream
+
+from tests.kernels.mock_driver.driver import MockDriver
+from tests.kernels.mock_driver.operands import Operands, exact_y
 
 Scenario = Callable[[MockDriver], None]
 SCENARIOS: dict[str, Scenario] = {}

@@ -1,4 +1,4 @@
-"""Runs scenarios in a process of its own: `python -m kernels.mock_driver.scenarios NAME...` prints a line of JSON for each.
+"""Runs scenarios in a process of its own: `python -m tests.kernels.mock_driver.scenarios NAME...` prints a line of JSON for each.
 
 They share the process, which loads torch once, and devices 0 (sm_90) and 1 (sm_80), which cuda.core remembers.
 """
@@ -10,10 +10,10 @@ import sys
 import traceback
 
 # Each adds its scenarios to SCENARIOS.
-from kernels.mock_driver import driver_faults, emulated, right_launches, streams_and_graphs  # noqa: F401
-from kernels.mock_driver.driver import MockDriver
-from kernels.mock_driver.launch_cost import launch_cost
-from kernels.mock_driver.scenario import SCENARIOS, run, scenario
+from tests.kernels.mock_driver import driver_faults, emulated, right_launches, streams_and_graphs  # noqa: F401
+from tests.kernels.mock_driver.driver import MockDriver
+from tests.kernels.mock_driver.launch_cost import launch_cost
+from tests.kernels.mock_driver.scenario import SCENARIOS, run, scenario
 
 
 @scenario

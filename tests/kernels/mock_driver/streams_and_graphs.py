@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 import torch
-from kernels.mock_driver import reference_execution
-from kernels.mock_driver.driver import MockDriver
-from kernels.mock_driver.operands import operands
-from kernels.mock_driver.scenario import assert_close, project, scenario, unavailable
-from tensorhub_cuda import launching
 from tensorhub_cuda.errors import KernelArgumentError
-from tensorhub_cuda.launching import block_fp8_linear_cuda, linear_on_stream
-from tensorhub_cuda.ready_kernels import prepare_kernels
+from tensorhub_cuda.launch import torch_op as launching
+from tensorhub_cuda.launch.ready import prepare_kernels
+from tensorhub_cuda.launch.torch_op import block_fp8_linear_cuda, linear_on_stream
+
+from tests.kernels.mock_driver import reference_execution
+from tests.kernels.mock_driver.driver import MockDriver
+from tests.kernels.mock_driver.operands import operands
+from tests.kernels.mock_driver.scenario import assert_close, project, scenario, unavailable
 
 
 @scenario

@@ -1,6 +1,6 @@
 """Writes the oracle: for each problem a safetensors file, and a manifest of their digests and of what every case tells apart.
 
-    PYTHONPATH=tests python tests/kernels/oracle/generate.py [FOLDER]
+    PYTHONPATH=. python tests/kernels/oracle/generate.py [FOLDER]
 
 Independent of the kernels: `ml_dtypes`, numpy and exact arithmetic, nothing of ours. The files are committed, because the machine with a
 GPU may have no `ml_dtypes`; a test writes them again and compares every digest.
@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from kernels.oracle.fixture_files import FOLDER, MANIFEST, Tensor, describe_files, write_tensors
-from kernels.oracle.judging import TOLERANCES, judge
-from kernels.oracle.mistakes import MISTAKES, as_output, mistakes_of, wrong_answer
-from kernels.oracle.number_formats import bf16_bits, decode_e4m3, encode_e4m3
-from kernels.oracle.problems import BLOCK, SHAPES, Problem, Shape, make_problem
-from kernels.oracle.references import double_sums, operands, quantize, specified_order
+
+from tests.kernels.oracle.fixture_files import FOLDER, MANIFEST, Tensor, describe_files, write_tensors
+from tests.kernels.oracle.judging import TOLERANCES, judge
+from tests.kernels.oracle.mistakes import MISTAKES, as_output, mistakes_of, wrong_answer
+from tests.kernels.oracle.number_formats import bf16_bits, decode_e4m3, encode_e4m3
+from tests.kernels.oracle.problems import BLOCK, SHAPES, Problem, Shape, make_problem
+from tests.kernels.oracle.references import double_sums, operands, quantize, specified_order
 
 #: Counts changes of what is written.
 GENERATOR_VERSION = 1

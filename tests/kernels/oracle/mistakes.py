@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from kernels.oracle.number_formats import (
+from numpy.typing import NDArray
+
+from tests.kernels.oracle.number_formats import (
     NAN_CODES,
     Doubles,
     Floats,
@@ -16,9 +18,8 @@ from kernels.oracle.number_formats import (
     fused_multiply_add,
     round_to_bf16,
 )
-from kernels.oracle.problems import BLOCK, Problem, ceil_divide
-from kernels.oracle.references import Operands, double_sums, operands, quantize, specified_order, terms
-from numpy.typing import NDArray
+from tests.kernels.oracle.problems import BLOCK, Problem, ceil_divide
+from tests.kernels.oracle.references import Operands, double_sums, operands, quantize, specified_order, terms
 
 _ANY = ("w8a32", "w8a16", "w8a8")
 

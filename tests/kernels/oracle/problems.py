@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from kernels.oracle.number_formats import NAN_CODES, Codes, Floats, round_to_bf16
 from numpy.typing import NDArray
+
+from tests.kernels.oracle.number_formats import NAN_CODES, Codes, Floats, round_to_bf16
 
 BLOCK = 128
 ALL_LANES = ("w8a32", "w8a16", "w8a8")

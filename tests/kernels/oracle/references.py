@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from kernels.oracle.number_formats import (
+
+from tests.kernels.oracle.number_formats import (
     LARGEST,
     Codes,
     Doubles,
@@ -15,7 +16,7 @@ from kernels.oracle.number_formats import (
     fused_multiply_add,
     round_to_bf16,
 )
-from kernels.oracle.problems import BLOCK, Problem
+from tests.kernels.oracle.problems import BLOCK, Problem
 
 #: The least largest value of a group of activations: a group of zeros has a scale too.
 LEAST_AMAX = np.float32(1e-12)

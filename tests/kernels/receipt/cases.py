@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from kernels.oracle.fixture_files import read_tensors
-from kernels.oracle.judging import Judgement, as_values, judge
-from kernels.receipt.machine import Machine
 from numpy.typing import NDArray
+
+from tests.kernels.oracle.fixture_files import read_tensors
+from tests.kernels.oracle.judging import Judgement, as_values, judge
+from tests.kernels.receipt.machine import Machine
 
 _read = lru_cache(maxsize=None)(read_tensors)
 

@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kernels.receipt.checks import Receipt, require
-from kernels.receipt.machine import Machine
-from tensorhub_cuda.environment import environment
+from tensorhub_cuda.catalog import ABI, KERNELS, Kernel, read_source
+from tensorhub_cuda.environment.look import environment
 from tensorhub_cuda.errors import KernelUnavailable
-from tensorhub_cuda.kernel_catalog import ABI, KERNELS, Kernel, read_source
-from tensorhub_cuda.modules import loaded_kernel
+from tensorhub_cuda.launch.loaded import loaded_kernel
+
+from tests.kernels.receipt.checks import Receipt, require
+from tests.kernels.receipt.machine import Machine
 
 _ROOT = Path(__file__).parents[3]
 

@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from kernels.oracle.judging import same_bits
-from kernels.receipt.cases import Case, CaseOperands, operands_of
-from kernels.receipt.checks import NotRunError, Outcome, Receipt, require
-from kernels.receipt.machine import GuardedOutput, Machine, take
 from numpy.typing import NDArray
-from tensorhub_cuda.kernel_catalog import KERNELS, Kernel, kernel
-from tensorhub_cuda.kernel_launch import launch_matrix, launch_quantize
-from tensorhub_cuda.matrix_operands import MatrixOperands
+from tensorhub_cuda.catalog import KERNELS, Kernel, kernel
+from tensorhub_cuda.launch.driver import launch_matrix, launch_quantize
+from tensorhub_cuda.launch.operands import MatrixOperands
+
+from tests.kernels.oracle.judging import same_bits
+from tests.kernels.receipt.cases import Case, CaseOperands, operands_of
+from tests.kernels.receipt.checks import NotRunError, Outcome, Receipt, require
+from tests.kernels.receipt.machine import GuardedOutput, Machine, take
 
 _BLOCK = 128
 

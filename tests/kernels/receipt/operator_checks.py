@@ -6,13 +6,14 @@ import importlib.util
 from collections.abc import Callable, Mapping
 
 import torch
-from kernels.receipt.cases import Case, CaseOperands, operands_of
-from kernels.receipt.checks import CheckFailedError, NotRunError, Outcome, Receipt, require
-from kernels.receipt.machine import Machine, take
+from tensorhub_cuda.catalog import kernel
 from tensorhub_cuda.errors import KernelUnavailable
-from tensorhub_cuda.kernel_catalog import kernel
-from tensorhub_cuda.kernel_choice import compute_path_of
-from tensorhub_cuda.launching import linear_on_stream, prepare
+from tensorhub_cuda.launch.choose import compute_path_of
+from tensorhub_cuda.launch.torch_op import linear_on_stream, prepare
+
+from tests.kernels.receipt.cases import Case, CaseOperands, operands_of
+from tests.kernels.receipt.checks import CheckFailedError, NotRunError, Outcome, Receipt, require
+from tests.kernels.receipt.machine import Machine, take
 
 #: The lanes in the order of their floors.
 _LANES = ("w8a32", "w8a16", "w8a8")
@@ -56,7 +57,7 @@ def floor_of(lane: str) -> int:
 def call(machine: Machine, operands: CaseOperands) -> torch.Tensor:
     """Call the operator on a GPU; on host memory, what the operator calls once it has found device and stream."""
     if machine.is_gpu:
-        from tensorhub_cuda.op import block_fp8_linear
+        from tensorhub_cuda.launch.operator import block_fp8_linear
 
         return block_fp8_linear(*operands.arguments())
     return linear_on_stream(*operands.arguments(), device_index=machine.device_index, stream=machine.stream)
@@ -185,7 +186,7 @@ def _graphs(machine: Machine, by_name: Mapping[str, Case]) -> Outcome:
 
 def _not_prepared(machine: Machine, lane: str) -> str:
     """A kernel that is not loaded yet must be refused inside a capture, by name, and the process must go on."""
-    from tensorhub_cuda import ready_kernels
+    from tensorhub_cuda.launch import ready as ready_kernels
 
     launched = ready_kernels.READY_KERNELS  # forgotten for a moment, as in a process that has just begun
     kept = dict(launched)
@@ -216,7 +217,7 @@ def _inductor(machine: Machine, case: Case) -> str:
 
 
 def _compiled(machine: Machine, case: Case, backend: str) -> str:
-    from tensorhub_cuda.op import block_fp8_linear
+    from tensorhub_cuda.launch.operator import block_fp8_linear
 
     operands = operands_of(case, machine)
 
@@ -235,7 +236,7 @@ def _compiled(machine: Machine, case: Case, backend: str) -> str:
 
 
 def _opcheck(machine: Machine, case: Case) -> str:
-    from tensorhub_cuda.op import block_fp8_linear
+    from tensorhub_cuda.launch.operator import block_fp8_linear
 
     tests = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")
     torch.library.opcheck(block_fp8_linear, operands_of(case, machine).arguments(), test_utils=tests)

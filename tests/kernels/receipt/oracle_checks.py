@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kernels.oracle.fixture_files import FixtureError, verify_files
-from kernels.receipt.cases import Case
-from kernels.receipt.checks import CheckFailedError, Receipt, require
+from tests.kernels.oracle.fixture_files import FixtureError, verify_files
+from tests.kernels.receipt.cases import Case
+from tests.kernels.receipt.checks import CheckFailedError, Receipt, require
 
 
 def check_files(receipt: Receipt, manifest: Mapping[str, Any], folder: Path) -> bool:

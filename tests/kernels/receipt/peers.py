@@ -90,7 +90,7 @@ def _scaled_mm_blockwise(of: Projection) -> Callable[[int], torch.Tensor]:
 
 
 def _triton_blockwise(of: Projection) -> Callable[[int], torch.Tensor]:
-    from kernels.receipt.triton_peer import block_fp8_matmul
+    from tests.kernels.receipt.triton_peer import block_fp8_matmul
 
     x, scale_x = of.quantized_x()
     return lambda index: block_fp8_matmul(x, scale_x, of.weights[index].view(torch.float8_e4m3fn), of.scale)

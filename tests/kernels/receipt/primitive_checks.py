@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from kernels.oracle.judging import same_bits
-from kernels.receipt.checks import NotRunError, Outcome, Receipt, require
-from kernels.receipt.machine import Machine, take
 from numpy.typing import NDArray
+
+from tests.kernels.oracle.judging import same_bits
+from tests.kernels.receipt.checks import NotRunError, Outcome, Receipt, require
+from tests.kernels.receipt.machine import Machine, take
 
 #: The source of the probes.
 PROBES = Path(__file__).with_name("primitive_probes.cu")
@@ -113,7 +114,7 @@ def run_on_driver(machine: Machine) -> RunProbe:
     """Return what runs probes with the CUDA driver: compiled with NVRTC for the device, and launched by cuda.core."""
     import torch
     from cuda.core import Device, LaunchConfig, ObjectCode, Stream, launch
-    from tensorhub_cuda.compiling import compile_cubin
+    from tensorhub_cuda.nvrtc.compile import compile_cubin
 
     @lru_cache(maxsize=1)
     def compiled() -> ObjectCode:

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from kernels.receipt.checks import CheckFailedError, NotRunError, Receipt, require
+from tests.kernels.receipt.checks import CheckFailedError, NotRunError, Receipt, require
 
 #: Tool, and what it says of a program without a fault.
 _TOOLS = {"memcheck": r"ERROR SUMMARY: 0 errors", "racecheck": r"RACECHECK SUMMARY: 0 hazards"}

@@ -8,14 +8,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from kernels.receipt.checks import NotRunError, Outcome, Receipt
-from kernels.receipt.machine import Machine
-from kernels.receipt.measuring import Ceilings, measure_ceilings, microseconds, rotations_for
-from kernels.receipt.operator_checks import floor_of
-from kernels.receipt.peers import PEERS, Projection
-from tensorhub_cuda.kernel_choice import compute_path_of
-from tensorhub_cuda.launching import prepare
-from tensorhub_cuda.op import block_fp8_linear
+from tensorhub_cuda.launch.choose import compute_path_of
+from tensorhub_cuda.launch.operator import block_fp8_linear
+from tensorhub_cuda.launch.torch_op import prepare
+
+from tests.kernels.receipt.checks import NotRunError, Outcome, Receipt
+from tests.kernels.receipt.machine import Machine
+from tests.kernels.receipt.measuring import Ceilings, measure_ceilings, microseconds, rotations_for
+from tests.kernels.receipt.operator_checks import floor_of
+from tests.kernels.receipt.peers import PEERS, Projection
 
 #: N and K of projections of released models, and the rows of activations: one token, a few, a prompt.
 SHAPES = ((7168, 2048), (4096, 7168), (24576, 1536), (5120, 5120))

@@ -1,0 +1,1 @@
+"""What CUDA kernels find on this machine."""

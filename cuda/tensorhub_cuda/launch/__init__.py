@@ -1,0 +1,1 @@
+"""Kernels on a device: chosen, loaded, given their operands and launched."""

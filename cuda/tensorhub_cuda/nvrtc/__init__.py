@@ -1,0 +1,1 @@
+"""Kernels from source to cubin: compiled at run time and kept in a cache."""

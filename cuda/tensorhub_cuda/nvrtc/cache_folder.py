@@ -1,0 +1,120 @@
+"""The folder of the compile cache: where it is, how it stands, and its bound in bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from tensorhub_cuda.nvrtc.cubin import UNFINISHED, read_cubin_file
+
+KERNEL_CACHE: Final = "TENSORHUB_KERNEL_CACHE"
+
+#: All files together; a release's kernels for one architecture take less than a thousandth of it.
+BOUND_BYTES: Final = 256 << 20
+
+#: A file that was being written so long ago was left by a process that was killed.
+_STALE_SECONDS: Final = 3600
+
+FolderState = Literal["ready", "read-only", "not made yet", "unusable"]
+
+
+class CacheFolder(msgspec.Struct, frozen=True):
+    """Where cubins are kept; without a `path`, `unusable` says why there is none. `chosen_by` is an environment variable, or "default"."""
+
+    path: Path | None
+    chosen_by: str
+    unusable: str = ""
+
+
+class CacheState(msgspec.Struct, frozen=True):
+    """How the folder stands: `files` are cubins, `size` is the bytes of them, `bound` what they may come to."""
+
+    folder: str
+    chosen_by: str
+    state: FolderState
+    reason: str
+    files: int
+    size: int
+    bound: int
+
+
+def cache_folder() -> CacheFolder:
+    """Return the folder that cubins are kept in: TENSORHUB_KERNEL_CACHE, or tensorhub/kernels in the user's cache folder."""
+    chosen = os.environ.get(KERNEL_CACHE, "")
+    if chosen:
+        return CacheFolder(Path(chosen).absolute(), KERNEL_CACHE)
+    caches = os.environ.get("XDG_CACHE_HOME", "")
+    if caches and Path(caches).is_absolute():  # the specification has relative ones ignored
+        return CacheFolder(Path(caches, "tensorhub", "kernels"), "XDG_CACHE_HOME")
+    try:
+        home = Path.home()
+    except RuntimeError as error:  # a container's user without an entry and without HOME
+        return CacheFolder(None, "default", f"{error} Set {KERNEL_CACHE} to a folder.")
+    return CacheFolder(home / ".cache" / "tensorhub" / "kernels", "default")
+
+
+def cache_state() -> CacheState:
+    """Return how the cache's folder stands, without making it."""
+    chosen = cache_folder()
+    if chosen.path is None:
+        return CacheState("", chosen.chosen_by, "unusable", chosen.unusable, 0, 0, BOUND_BYTES)
+    state, reason = _state_of(chosen.path)
+    sizes = [status.st_size for _, status in _files(chosen.path, ".cubin")]
+    return CacheState(str(chosen.path), chosen.chosen_by, state, reason, len(sizes), sum(sizes), BOUND_BYTES)
+
+
+def _state_of(folder: Path) -> tuple[FolderState, str]:
+    """Return the state of a folder, and for a state that keeps no new file, why."""
+    in_memory = "kernels that it does not hold are compiled again in every process"
+    if folder.is_dir():
+        if not os.access(folder, os.R_OK | os.X_OK):
+            return "unusable", f"this user may not read it: {in_memory}"
+        return ("ready", "") if os.access(folder, os.W_OK) else ("read-only", in_memory)
+    above = next(each for each in (folder, *folder.parents) if os.path.lexists(each))
+    if above.is_dir() and os.access(above, os.W_OK | os.X_OK):
+        return "not made yet", ""
+    return "unusable", f"it cannot be made in {above}: {in_memory}"
+
+
+def remove_least_recently_used(folder: Path, *, keep: str, bound: int = BOUND_BYTES) -> None:
+    """Remove files of cubins, those first that were used longest ago, until all together have at most `bound` bytes.
+
+    Never the file `keep`, nor one that was built ahead of time. What another process holds loaded is in its memory, and does
+    not miss its file. Also removes what a killed process left unfinished. What cannot be removed is left.
+    """
+    for path, status in _files(folder, UNFINISHED):
+        if time.time() - status.st_mtime > _STALE_SECONDS:
+            _unlink(path)
+    found = sorted(_files(folder, ".cubin"), key=lambda each: each[1].st_mtime_ns)
+    total = sum(status.st_size for _, status in found)
+    for path, status in found:
+        if total <= bound:
+            return
+        if str(path) != keep and not _built_ahead_of_time(path):
+            _unlink(path)
+            total -= status.st_size
+
+
+def _built_ahead_of_time(path: Path) -> bool:
+    content = read_cubin_file(path)
+    return content is not None and content.description.ahead_of_time
+
+
+def _files(folder: Path, suffix: str) -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield the regular files with a suffix; one that another process removes meanwhile is left out."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                if entry.name.endswith(suffix) and entry.is_file(follow_symlinks=False):
+                    yield Path(entry.path), entry.stat(follow_symlinks=False)
+
+
+def _unlink(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()

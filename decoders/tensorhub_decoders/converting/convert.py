@@ -1,0 +1,241 @@
+"""Carries out a planned conversion: one tensor in memory at a time, one shard after another, all of it or nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import shutil
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import msgspec
+import torch
+
+from tensorhub_contracts import inspect
+from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
+from tensorhub_contracts.checkpoints.read import read_checkpoint
+from tensorhub_contracts.errors import FaultError, Refusal, TensorhubError, Violation
+from tensorhub_contracts.inspection.result import Inspection
+from tensorhub_decoders.converting.companion_files import MODEL_INDEX, CompanionFiles, companion_files, folder_of
+from tensorhub_decoders.converting.plan import ConversionPlan, Step
+from tensorhub_decoders.converting.resume import UnfinishedOutput, conversion_request, require_unchanged
+from tensorhub_decoders.converting.shard_writing import FilePlan, ShardFile, write_whole
+from tensorhub_decoders.reading import TensorReader
+
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class OutputError(TensorhubError):
+    """The operating system does not let the result be written (or the source be read). It is no fault of the checkpoint."""
+
+
+def output_error(error: OSError, plan: ConversionPlan, destination: Path) -> OutputError:
+    """Put what the operating system said into words: for a full disk, how much is needed and that a rerun goes on."""
+    partial = destination.with_name(f"{destination.name}.partial")
+    words = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
+    stays = f" What is finished stays in {partial}, and the same command goes on from there." if partial.is_dir() else ""
+    if error.errno not in _FULL:
+        return OutputError(f"{words}.{stays}")
+    needed = sum(file.size for file in plan.files.values())
+    written = sum(path.stat().st_size for path in partial.rglob("*.safetensors"))
+    free = shutil.disk_usage(next(folder for folder in partial.absolute().parents if folder.is_dir())).free
+    return OutputError(
+        f"{words}. The shards take {needed:,} bytes; {written:,} are written, {needed - written:,} more are needed, and {free:,} are free."
+        f" Make room and run the same command again.{stays}"
+    )
+
+
+#: Makes what a step writes from what it reads, by role. Raises `Refusal` for values that cannot be converted.
+CarryOut = Callable[[Step, Mapping[str, torch.Tensor]], Mapping[str, torch.Tensor]]
+
+#: Called with how many bytes of the result there are, and how many there will be.
+Progress = Callable[[int, int], None]
+
+#: Bytes that are copied at a time.
+_PIECE: Final = 8 << 20
+
+
+class Converted(msgspec.Struct, frozen=True):
+    """What there is at the end: the inspection of what was converted, the files beside it, and how many shards were finished before."""
+
+    inspection: Inspection
+    companions: CompanionFiles
+    resumed: int
+
+
+def convert(
+    source: Inspection, plan: ConversionPlan, destination: Path, carry_out: CarryOut, options: Mapping[str, str], progress: Progress | None
+) -> Converted:
+    """Write a planned conversion to `destination`, by way of the folder `destination`.partial.
+
+    For a component of a pipeline, what is written is a pipeline: the other components are copied, byte for byte.
+    `options` names everything besides the source and the plan that decides on a value. A rerun with the same source
+    and options keeps the shards that are finished. Raises `Refusal` if the values of a tensor cannot be converted
+    (every such tensor is listed, and nothing is left behind), if the destination exists, if the source changes; and
+    `OutputError` for a full disk and the like.
+    """
+    checkpoint = source.checkpoint
+    assert checkpoint is not None  # a proved contract has one
+    request = conversion_request(checkpoint, plan, options)
+    try:
+        with UnfinishedOutput(destination, request) as output:
+            companions = companion_files(checkpoint, plan.others)
+            resumed = len(plan.shards)
+            if not output.published:
+                held = {place for place, file in plan.files.items() if output.holds(place, file)}
+                output.keep_only(held)
+                resumed = sum(plan.place(shard.name) in held for shard in plan.shards)
+                advance = _Advance(plan, held, progress)
+                with _nothing_left(output):
+                    _write_shards(source, plan, output, carry_out, held, advance)
+                    _copy_others(checkpoint, plan, output, held, advance)
+                    require_unchanged(checkpoint, plan, request)
+                    _write_companions(checkpoint, plan, companions, output)
+                    _proved(output.checkpoint, plan)
+                output.publish()
+            found = _proved(output.destination, plan)
+            output.remove()
+            return Converted(found, companions, resumed)
+    except OSError as error:
+        raise output_error(error, plan, destination) from error
+
+
+class _Advance:
+    """Counts the bytes of the result, from those of finished shards on, and tells whoever wants to know."""
+
+    def __init__(self, plan: ConversionPlan, held: Collection[str], progress: Progress | None) -> None:
+        self._done = sum(file.payload_size for place, file in plan.files.items() if place in held)
+        self._total = sum(file.payload_size for file in plan.files.values())
+        self._progress = progress
+
+    def __call__(self, size: int) -> None:
+        self._done += size
+        if self._progress is not None:
+            self._progress(self._done, self._total)
+
+
+def _write_shards(
+    source: Inspection, plan: ConversionPlan, output: UnfinishedOutput, carry_out: CarryOut, held: Collection[str], advance: _Advance
+) -> None:
+    """Write the converted shards that are not finished. After the first refusal, only look for more of them."""
+    violations: list[Violation] = []
+    with TensorReader(source) as reader:
+        for shard in plan.shards:
+            place = plan.place(shard.name)
+            if place in held:
+                continue
+            with ShardFile(output.path(place), shard.file) as file:
+                for step in shard.steps:
+                    if step.action == "copy":
+                        if not violations:
+                            _copy(step, reader, file)
+                    else:
+                        _convert_one(step, reader, file, carry_out, violations)
+                    advance(sum(each.size for each in step.written.values()))
+                if not violations:
+                    file.finish()
+                    output.note(place, shard.file)
+    if violations:
+        raise Refusal(violations)
+
+
+def _copy_others(checkpoint: Checkpoint, plan: ConversionPlan, output: UnfinishedOutput, held: Collection[str], advance: _Advance) -> None:
+    """Copy the shards of the other components that are not there, each as a whole, whatever its bytes mean."""
+    for place, file in plan.copies.items():
+        if place not in held:
+            with (Path(checkpoint.path) / place).open("rb") as source, ShardFile(output.path(place), file) as copy:
+                _copy_file(source, copy, place, file, advance)
+                copy.finish()
+            output.note(place, file)
+
+
+def _copy_file(source: BinaryIO, copy: ShardFile, place: str, file: FilePlan, advance: _Advance) -> None:
+    """Copy what follows the header, in pieces of bounded size. Raises `Refusal` if it is no longer the file that was inspected."""
+    header = len(file.header).to_bytes(8, "little") + file.header
+    same = os.fstat(source.fileno()).st_size == file.size and source.read(len(header)) == header
+    for offset in range(0, file.payload_size, _PIECE) if same else ():
+        piece = source.read(min(_PIECE, file.payload_size - offset))
+        copy.write("", offset, piece)
+        advance(len(piece))
+    if not same or source.tell() != file.size:
+        expected, remedy = "the file whose header was inspected", "Inspect the checkpoint again, and do not write to it."
+        raise Refusal([Violation("file-changed", place, expected, "another size or header", remedy)])
+
+
+def _copy(step: Step, reader: TensorReader, file: ShardFile) -> None:
+    """Copy the bytes of a tensor, whatever its dtype, in pieces of bounded size."""
+    tensor = step.written["weight"]
+    buffer = memoryview(bytearray(min(_PIECE, tensor.size)))
+    for offset in range(0, tensor.size, _PIECE):
+        piece = buffer[: min(_PIECE, tensor.size - offset)]
+        reader.read_into(step.read["weight"], piece, offset)
+        file.write(tensor.name, offset, piece)
+
+
+def _convert_one(step: Step, reader: TensorReader, file: ShardFile, carry_out: CarryOut, violations: list[Violation]) -> None:
+    """Convert one tensor and write what comes of it; note why it cannot be."""
+    try:
+        made = carry_out(step, {role: reader.read(name) for role, name in step.read.items()})
+    except Refusal as refusal:
+        if "file-changed" in refusal.codes:
+            raise
+        violations += refusal.violations
+        return
+    for role, tensor in made.items():
+        if not violations:
+            file.write(step.written[role].name, 0, _bytes_of(tensor))
+
+
+def _bytes_of(tensor: torch.Tensor) -> memoryview:
+    """Return the bytes of a contiguous tensor, without a copy; valid as long as the tensor is."""
+    return memoryview(tensor.reshape(-1).view(torch.uint8).numpy().data)
+
+
+def _write_companions(checkpoint: Checkpoint, plan: ConversionPlan, companions: CompanionFiles, output: UnfinishedOutput) -> None:
+    """Write the other files, and make the folders of components that hold none."""
+    for name in plan.others:
+        output.path(name).mkdir(exist_ok=True)
+    for place, content in _other_files(checkpoint, plan, companions):
+        write_whole(output.path(place), content)
+
+
+def _other_files(checkpoint: Checkpoint, plan: ConversionPlan, companions: CompanionFiles) -> Iterator[tuple[str, bytes]]:
+    """Yield path and content: copies first, then the index, then `config.json`, and the list of a pipeline's components last."""
+    folder = folder_of(checkpoint)
+    root = Path(checkpoint.path) if plan.component else folder
+    listing = [name for name in companions.copied if plan.component and name == MODEL_INDEX]
+    yield from ((name, (root / name).read_bytes()) for name in companions.copied if name not in listing)
+    if plan.index_name:
+        index = {"metadata": {"total_size": plan.total_size}, "weight_map": dict(sorted(plan.weight_map.items()))}
+        yield plan.place(plan.index_name), json.dumps(index, indent=2).encode("ascii") + b"\n"
+    if plan.config is not None:
+        yield plan.place("config.json"), json.dumps(plan.config, indent=2).encode("ascii") + b"\n"
+    elif (folder / "config.json").is_file():
+        yield plan.place("config.json"), (folder / "config.json").read_bytes()
+    yield from ((name, (root / name).read_bytes()) for name in listing)
+
+
+def _proved(folder: Path, plan: ConversionPlan) -> Inspection:
+    """Inspect what was written, as a user would. What the plan proved and the files do not show is a fault."""
+    found = inspect(folder, plan.component)
+    if found.contract != plan.contract or found.checkpoint is None:
+        raise FaultError([f"{folder} was to be in {plan.contract} and is not: {found.violations}"])
+    if {name: header.raw for name, header in found.checkpoint.headers.items()} != {each.name: each.file.header for each in plan.shards}:
+        raise FaultError([f"{folder} has other headers than were written"])
+    for name, other in plan.others.items():
+        if other is not None and read_checkpoint(folder, name).headers_digest != other.headers_digest:
+            raise FaultError([f"{folder / name} is no copy of the component"])
+    return found
+
+
+@contextlib.contextmanager
+def _nothing_left(output: UnfinishedOutput) -> Iterator[None]:
+    """Remove what was written if the conversion is refused: another try would be another conversion."""
+    try:
+        yield
+    except Refusal:
+        output.remove()
+        raise

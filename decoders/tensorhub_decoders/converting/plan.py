@@ -1,0 +1,198 @@
+"""What a conversion is going to write, worked out from headers alone and proved to be in its contract before a value is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from tensorhub_contracts._version import __version__
+from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
+from tensorhub_contracts.checkpoints.config_files import DeclarationSource
+from tensorhub_contracts.checkpoints.header import parse_header
+from tensorhub_contracts.checkpoints.shard_index import NUMBERED
+from tensorhub_contracts.errors import Refusal, Violation
+from tensorhub_contracts.inspection.grouping import group_tensors
+from tensorhub_contracts.inspection.identify import identify
+from tensorhub_contracts.inspection.result import Inspection
+from tensorhub_contracts.plugins.installed import installed_registry
+from tensorhub_contracts.registry.sidecar_names import LeafNames
+from tensorhub_decoders.converting.companion_files import Others, other_components
+from tensorhub_decoders.converting.shard_writing import FilePlan, WrittenTensor, plan_file
+
+#: What happens to a tensor: it is quantized, decoded, cast to another dtype, or copied byte for byte.
+Action = Literal["quantize", "decode", "cast", "copy"]
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One tensor of the source, or one unit, and what is written for it.
+
+    `read` maps roles to names in the source, `written` the same roles to what is written; `weight` is in both.
+    """
+
+    action: Action
+    read: Mapping[str, str]
+    written: Mapping[str, WrittenTensor]
+
+
+class ShardPlan(msgspec.Struct, frozen=True):
+    """One file that is written: its name, its layout, and its steps in the order in which their weights lie in the source."""
+
+    name: str
+    file: FilePlan
+    steps: tuple[Step, ...]
+
+
+class ConversionPlan(msgspec.Struct, frozen=True):
+    """Everything that a conversion writes. `config` is the new `config.json`, or None if the source's is copied as it is.
+
+    `component` is the part of a pipeline that is converted, or empty, and `others` are the parts that are copied.
+    """
+
+    contract: str
+    shards: tuple[ShardPlan, ...]
+    index_name: str
+    config: Mapping[str, Any] | None
+    component: str
+    others: Others
+
+    def steps(self, action: Action) -> Iterator[Step]:
+        """Yield the steps of one kind."""
+        return (step for shard in self.shards for step in shard.steps if step.action == action)
+
+    def place(self, name: str) -> str:
+        """Return the path below DST of a file that is converted or lies beside those."""
+        return f"{self.component}/{name}" if self.component else name
+
+    @property
+    def copies(self) -> dict[str, FilePlan]:
+        """The shards of the other components by their paths below SRC and DST; the bytes after the header are one piece, without a name."""
+        return {
+            f"{name}/{shard}": FilePlan(header.raw, {"": 8 + header.length}, header.file_size)
+            for name, other in self.others.items()
+            if other is not None
+            for shard, header in other.headers.items()
+        }
+
+    @property
+    def files(self) -> dict[str, FilePlan]:
+        """Every safetensors file that is written, by its path below DST."""
+        return {**{self.place(shard.name): shard.file for shard in self.shards}, **self.copies}
+
+    @property
+    def weight_map(self) -> dict[str, str]:
+        """The shard of each tensor that is written."""
+        return {each.name: shard.name for shard in self.shards for step in shard.steps for each in step.written.values()}
+
+    @property
+    def total_size(self) -> int:
+        """The bytes of all tensors that are written, without those of other components."""
+        return sum(shard.file.payload_size for shard in self.shards)
+
+
+def plan_conversion(
+    inspection: Inspection, contract: str, step_of: Callable[[str], Step | None], config: Mapping[str, Any] | None
+) -> ConversionPlan:
+    """Ask `step_of` for each tensor of a proved source, in stored order, and lay out the shards; None leaves a tensor out.
+
+    Each tensor stays in the shard that it lies in. A shard of which nothing is left is not written, and the numbers of
+    the others close up. Raises `Refusal` if what would be written is not in `contract`, with every reason, and if the
+    source is a component of a pipeline that is not whole.
+    """
+    checkpoint = inspection.require().checkpoint
+    assert checkpoint is not None  # a proved contract has one
+    others = other_components(checkpoint)
+    steps_in: dict[str, tuple[Step, ...]] = {}
+    for shard, header in checkpoint.headers.items():
+        names = sorted(header.tensors, key=lambda name: header.tensors[name].data_offsets)
+        steps = (step_of(name) for name in names if checkpoint.shard_of[name] == shard)
+        steps_in[shard] = tuple(step for step in steps if step is not None)
+    shards = []
+    for shard, name in _names_of({shard for shard, steps in steps_in.items() if steps}, tuple(steps_in)).items():
+        metadata = {**checkpoint.headers[shard].metadata, **_provenance(checkpoint, contract)}
+        written = [each for step in steps_in[shard] for each in step.written.values()]
+        shards.append(ShardPlan(name, plan_file(written, metadata), steps_in[shard]))
+    plan = ConversionPlan(contract, tuple(shards), _index_name(checkpoint, len(shards)), config, checkpoint.component, others)
+    _prove(plan, checkpoint)
+    return plan
+
+
+def copied(checkpoint: Checkpoint, name: str) -> Step:
+    """Return the step that copies a tensor byte for byte."""
+    geometry = checkpoint.tensors[name]
+    return Step("copy", {"weight": name}, {"weight": WrittenTensor(name, geometry.dtype, geometry.shape)})
+
+
+def _names_of(kept: set[str], shards: tuple[str, ...]) -> dict[str, str]:
+    """Return the new name of each shard that is kept: its own, unless a numbered shard of its family is gone."""
+    names = {}
+    for shard in shards:
+        matched = NUMBERED.match(shard)
+        if shard in kept and matched:
+            family = [each for each in shards if (other := NUMBERED.match(each)) and (other[1], other[3]) == (matched[1], matched[3])]
+            left = [each for each in family if each in kept]
+            if len(left) < len(family):
+                names[shard] = f"{matched[1]}-{left.index(shard) + 1:05}-of-{len(left):05}.safetensors"
+                continue
+        if shard in kept:
+            names[shard] = shard
+    return names
+
+
+def _index_name(checkpoint: Checkpoint, shards: int) -> str:
+    """Return the name of the index: the source's, or the usual one if the source has several shards and no index."""
+    if checkpoint.index_name or shards < 2:
+        return checkpoint.index_name
+    matched = NUMBERED.match(next(iter(checkpoint.headers)))
+    return f"{matched[1] if matched else 'model'}.safetensors.index.json"
+
+
+def _provenance(checkpoint: Checkpoint, contract: str) -> dict[str, str]:
+    return {
+        "format": "pt",
+        "tensorhub.contract": contract,
+        "tensorhub.produced_by": f"tensorhub-contracts {__version__}",
+        "tensorhub.source_headers": checkpoint.headers_digest,
+    }
+
+
+def _prove(plan: ConversionPlan, source: Checkpoint) -> None:
+    """Judge the headers that would be written as `tensorhub inspect` judges those of files."""
+    repeated = _repeated(plan)
+    if repeated:
+        remedy = "Rename the tensor, or leave the weight beside it dense."
+        raise Refusal([Violation("tensor-duplicate", name, "each name once", "a scale of the same name", remedy) for name in repeated])
+    config = source.config if plan.config is None else plan.config
+    checkpoint = Checkpoint(
+        path=source.path,
+        component=source.component,
+        headers={each.name: parse_header(each.file.header, file_size=each.file.size, name=each.name) for each in plan.shards},
+        shard_of=plan.weight_map,
+        declarations=(*_declared(config), *(each for each in source.declarations if not each.where.startswith("config.json"))),
+        config=config,
+        index_name=plan.index_name,
+        extra_files=(),
+        held_twice={},
+        bytes_read=0,
+    )
+    registry = installed_registry()
+    groups = group_tensors(checkpoint.tensors, LeafNames(registry.leaves, registry.payloads))
+    found = identify(checkpoint, registry, groups, None).require()
+    if found.contract != plan.contract:
+        remedy = "Choose other tensors: as chosen, what is written would be read as another layout."
+        raise Refusal([Violation("contract-mismatch", source.path, plan.contract, f"{found.contract}, if it were written", remedy)])
+
+
+def _repeated(plan: ConversionPlan) -> list[str]:
+    names = [each.name for shard in plan.shards for step in shard.steps for each in step.written.values()]
+    seen: set[str] = set()
+    return [name for name in names if name in seen or seen.add(name)]  # type: ignore[func-returns-value]  # add returns None
+
+
+def _declared(config: Mapping[str, Any]) -> Iterator[DeclarationSource]:
+    text_config = config.get("text_config")
+    places = {"quantization_config": config, "text_config.quantization_config": text_config if isinstance(text_config, Mapping) else {}}
+    for where, holder in places.items():
+        if isinstance(content := holder.get("quantization_config"), Mapping):
+            yield DeclarationSource(f"config.json: {where}", "quantization_config", content)

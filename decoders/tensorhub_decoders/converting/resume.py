@@ -1,0 +1,216 @@
+"""What a conversion was asked for, as names and texts that a rerun compares: the same request has the same result."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Final, Self
+
+import msgspec
+
+from tensorhub_contracts._version import __version__
+from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
+from tensorhub_contracts.errors import Refusal, Violation
+from tensorhub_decoders.converting.companion_files import Others, folder_of
+from tensorhub_decoders.converting.plan import ConversionPlan
+from tensorhub_decoders.converting.shard_writing import FilePlan, sync_folder, write_whole
+
+_STATE: Final = "state.json"
+_CHECKPOINT: Final = "checkpoint"
+
+#: The names of the files that are written after all others, from the last one on: without them there is no pipeline, and no checkpoint.
+_WRITTEN_LAST: Final = ("model_index.json", "config.json")
+
+
+class _Finished(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A finished shard: its size in bytes and the SHA-256 of its header."""
+
+    size: int
+    header: str
+
+
+class _State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`request` is everything that decides on what is written, by name."""
+
+    request: dict[str, str]
+    shards: dict[str, _Finished] = {}
+
+
+class UnfinishedOutput:
+    """DST.partial, held by this process alone. `published` says that a run before this one came as far as DST itself."""
+
+    def __init__(self, destination: Path, request: Mapping[str, str]) -> None:
+        """Make or take over the folder.
+
+        Raises `Refusal`: `destination-exists`, `destination-busy` if another process holds it, `partial-foreign` if it
+        was not left by a conversion, `partial-differs` if it was left by one that was asked for something else.
+        """
+        self.destination = Path(os.path.abspath(destination))  # noqa: PTH100  # resolve() would follow links
+        self.folder = self.destination.with_name(self.destination.name + ".partial")
+        self.checkpoint = self.folder / _CHECKPOINT
+        exists = os.path.lexists(self.destination)
+        if exists and not (self.folder / _STATE).is_file():
+            raise _exists(self.destination)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._descriptor = os.open(self.folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self._hold()
+            if exists and not self._is_of(dict(request)):
+                raise _exists(self.destination)
+            self.published = exists
+            if not exists:
+                self._state = self._take_over(dict(request))
+                self.checkpoint.mkdir(exist_ok=True)
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        os.close(self._descriptor)
+
+    def holds(self, name: str, plan: FilePlan) -> bool:
+        """Whether a shard, by its path below DST, was finished by a run before this one, and lies there with its size and header."""
+        path = self.checkpoint / name
+        if self._state.shards.get(name) != _finished(plan) or not path.is_file() or path.stat().st_size != plan.size:
+            return False
+        with path.open("rb") as file:
+            return file.read(8 + len(plan.header)) == len(plan.header).to_bytes(8, "little") + plan.header
+
+    def note(self, name: str, plan: FilePlan) -> None:
+        """Record that a shard is finished."""
+        self._write(_State(self._state.request, {**self._state.shards, name: _finished(plan)}))
+
+    def path(self, name: str) -> Path:
+        """Return where a file is to be written, by its path below DST; the folder that it lies in is there afterwards."""
+        path = self.checkpoint / name
+        path.parent.mkdir(exist_ok=True)
+        return path
+
+    def keep_only(self, names: Collection[str]) -> None:
+        """Remove whatever lies in the checkpoint's folder and is not at these paths: what a killed run left half-written.
+
+        What was written last goes first, so that no half of a checkpoint looks whole if this run is killed here.
+        """
+        kept = {self.checkpoint / name for name in names}
+        kept |= {path.parent for path in kept}
+        for path in sorted(self.checkpoint.rglob("*"), key=_removal):
+            if path not in kept:
+                path.rmdir() if _is_folder(path) else path.unlink()
+
+    def publish(self) -> None:
+        """Rename the checkpoint's folder to DST, in one step."""
+        sync_folder(self.checkpoint)
+        self.checkpoint.rename(self.destination)
+        sync_folder(self.destination.parent)
+
+    def remove(self) -> None:
+        """Remove DST.partial, the state last: until then a rerun knows what the folder is."""
+        shutil.rmtree(self.checkpoint, ignore_errors=True)
+        for path in sorted(self.folder.iterdir(), key=lambda path: path.name == _STATE):
+            path.unlink()
+        self.folder.rmdir()
+
+    def _hold(self) -> None:
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            remedy = "Wait for it, or write to another destination."
+            raise Refusal(
+                [Violation("destination-busy", str(self.folder), "a folder that nobody writes to", "another conversion at work", remedy)]
+            ) from None
+
+    def _is_of(self, request: dict[str, str]) -> bool:
+        """Whether the destination is what a run with this request made of this folder, and had no time to say."""
+        try:
+            state = msgspec.json.decode((self.folder / _STATE).read_bytes(), type=_State)
+        except msgspec.MsgspecError:
+            return False
+        return state.request == request and not self.checkpoint.exists()
+
+    def _take_over(self, request: dict[str, str]) -> _State:
+        path = self.folder / _STATE
+        remedy = f"Remove {self.folder} to begin anew, or write to another destination."
+        if not path.is_file():
+            strange = sorted(each.name for each in self.folder.iterdir() if each.name not in (f"{_STATE}.writing", _CHECKPOINT))
+            if strange or (self.checkpoint.exists() and any(self.checkpoint.iterdir())):
+                found = ", ".join(strange[:5]) or f"{_CHECKPOINT}, which is not empty, and no {_STATE}"
+                raise Refusal([Violation("partial-foreign", str(self.folder), "a folder that a conversion left", found, remedy)])
+            self.checkpoint.mkdir(exist_ok=True)  # before the state: where there is a state and no such folder, it has become DST
+            return self._write(_State(request))
+        try:
+            state = msgspec.json.decode(path.read_bytes(), type=_State)
+        except msgspec.MsgspecError as error:
+            raise Refusal([Violation("partial-foreign", str(path), "the state of a conversion", str(error), remedy)]) from error
+        differing = [
+            Violation("partial-differs", key, request.get(key, "nothing"), state.request.get(key, "nothing"), remedy, str(path))
+            for key in dict.fromkeys([*request, *state.request])
+            if request.get(key) != state.request.get(key)
+        ]
+        if differing:
+            raise Refusal(differing)
+        return state
+
+    def _write(self, state: _State) -> _State:
+        write_whole(self.folder / _STATE, msgspec.json.format(msgspec.json.encode(state), indent=2) + b"\n")
+        self._state = state
+        return state
+
+
+def _removal(path: Path) -> tuple[bool, int, int]:
+    """Order what is removed: the files that make a whole of the others, then those, then folders, the deepest first."""
+    rank = _WRITTEN_LAST.index(path.name) if path.name in _WRITTEN_LAST else len(_WRITTEN_LAST)
+    return _is_folder(path), rank, -len(path.parts)
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _finished(plan: FilePlan) -> _Finished:
+    return _Finished(plan.size, hashlib.sha256(plan.header).hexdigest())
+
+
+def _exists(destination: Path) -> Refusal:
+    remedy = "Name a destination that does not exist; nothing is ever overwritten."
+    return Refusal([Violation("destination-exists", str(destination), "nothing at that path", "something there", remedy)])
+
+
+def conversion_request(checkpoint: Checkpoint, plan: ConversionPlan, options: Mapping[str, str]) -> dict[str, str]:
+    """Return everything that decides on what is written. The values of the source are known by its files' sizes and times of change."""
+    layout = hashlib.sha256()
+    for shard in plan.shards:
+        layout.update(shard.name.encode("utf-8", "surrogatepass") + b"\0" + shard.file.header)
+    return {
+        "version": __version__,
+        "contract": plan.contract,
+        "component": plan.component,
+        **options,
+        "source_headers": checkpoint.headers_digest,
+        "source_files": _files_digest(checkpoint, plan.others),
+        "written_headers": f"sha256:{layout.hexdigest()}",
+    }
+
+
+def _files_digest(checkpoint: Checkpoint, others: Others) -> str:
+    digest = hashlib.sha256()
+    for each in (checkpoint, *(other for other in others.values() if other is not None)):
+        for name in each.headers:
+            path = folder_of(each) / name
+            status = path.stat()
+            place = name if each is checkpoint else f"{each.component}/{name}"
+            digest.update(f"{place}\0{status.st_size}\0{status.st_mtime_ns}\0".encode("utf-8", "surrogatepass"))
+    return f"sha256:{digest.hexdigest()}"
+
+
+def require_unchanged(checkpoint: Checkpoint, plan: ConversionPlan, request: Mapping[str, str]) -> None:
+    """Raise `Refusal` (`file-changed`) if a shard of the source was written to since the request was put together."""
+    if _files_digest(checkpoint, plan.others) != request["source_files"]:
+        remedy = "Convert it again, and do not write to it."
+        raise Refusal([Violation("file-changed", checkpoint.path, "shards as they were at the beginning", "shards changed since", remedy)])

@@ -1,0 +1,69 @@
+"""Reads a checkpoint whose weights stay as they are stored: each unit becomes what computes with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+
+from tensorhub_contracts import DecodedTensor, Inspection, Refusal, Violation
+from tensorhub_contracts.registry.names import parse_lane
+from tensorhub_decoders.decoding import lane_dtype
+from tensorhub_decoders.devices import usable_device
+from tensorhub_decoders.reading import TensorReader
+from tensorhub_decoders.resident.compute_paths import compute_paths
+from tensorhub_decoders.resident.experts import StackedExperts
+from tensorhub_decoders.resident.linear import ResidentLinear
+from tensorhub_decoders.resident.stored_weight import StoredWeight, value_faults
+from tensorhub_decoders.upcast.streaming import Conversion, stream
+
+_REMEDY = "Take the checkpoint from where it was made, or load it with resident=False, which keeps what the contract's formula gives."
+
+
+def resident_units(
+    inspection: Inspection,
+    linear: type[ResidentLinear],
+    stored: Callable[[torch.Tensor, torch.Tensor], StoredWeight],
+    *,
+    lane: str,
+    dtype: str,
+    device: str,
+) -> Iterator[DecodedTensor]:
+    """Yield every unit as a module that computes with the stored bytes, and every other tensor as it is stored.
+
+    A unit of two dimensions becomes a `linear` without a bias, one of three a `StackedExperts` of what `stored` makes of it.
+    `dtype` is that of the activations, which the lane has to have (`lane-dtype`), `device` where everything goes. Before
+    anything is read, raises `Refusal` (`kernel-unavailable`) with every unit that no kernel computes with there; when all
+    tensors are read, (`payload-values`) with every unit whose codes or scales no resident lane computes with, and how many
+    there are.
+    """
+    bits = parse_lane(lane).activation_bits
+    lane_dtype(lane, dtype)
+    place = usable_device(device)
+    paths = compute_paths(inspection, bits, dtype, place)
+    faults: list[Violation] = []
+    unconverted = Conversion({}, _convert_nothing, torch.uint8, "")
+    with TensorReader(inspection) as reader:
+        for name, tensor, _ in stream(inspection, unconverted):
+            roles = inspection.unit_tensors.get(name)
+            if roles is None:
+                yield DecodedTensor(name, tensor.to(place), "")
+                continue
+            scale = reader.read(roles["scale"])
+            expected = "finite codes, and scales that are finite and not negative"
+            faults += [Violation("payload-values", name, expected, found, _REMEDY) for found in value_faults(tensor, scale)]
+            if faults:
+                continue
+            unit = stored(tensor, scale).to(place)
+            if tensor.dim() == 2:
+                module: torch.nn.Module = linear.from_stored(unit, bits)
+            else:
+                names = (name.rpartition(".")[2], roles["scale"].rpartition(".")[2])
+                module = StackedExperts(unit, names, activation_bits=bits)
+            yield DecodedTensor(name, module, paths[name])
+    if faults:
+        raise Refusal(faults)
+
+
+def _convert_nothing(*ignored: object) -> None:
+    raise AssertionError("no unit is converted: all are read as they are stored")

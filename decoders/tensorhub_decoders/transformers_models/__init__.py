@@ -1,0 +1,1 @@
+"""Whole models of transformers, loaded through the decoder that the verdict names."""

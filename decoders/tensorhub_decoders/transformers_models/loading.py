@@ -1,0 +1,180 @@
+"""Whole `transformers` models from any contract that a decoder here reads: dense, or with the stored bytes in their places.
+
+The model's own quantizer is never asked: the configuration goes in without its declaration.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tensorhub_contracts import LoadReport, Refusal, Violation, load
+from tensorhub_decoders.devices import compute_capability
+from tensorhub_decoders.reading import torch_dtype
+from tensorhub_decoders.resident.linear import ResidentModule
+from tensorhub_decoders.transformers_models.placing import places, put_resident_units
+
+if TYPE_CHECKING:
+    import torch
+
+
+class ModelReport(msgspec.Struct, frozen=True):
+    """How a model came to be: how its weights were loaded, and what became of them.
+
+    `unused` are tensors of the checkpoint that the model has no place for and the caller allowed to be left out;
+    `ignored` those that the model class itself declares to ignore. `cast` maps parameters that the model holds in another
+    dtype than the checkpoint to that dtype.
+    """
+
+    load: LoadReport
+    model_class: str
+    unused: tuple[str, ...]
+    ignored: tuple[str, ...]
+    cast: Mapping[str, str]
+
+
+def load_model(
+    path: str | Path,
+    component: str = "",
+    *,
+    dtype: str,
+    resident: bool,
+    contract: str | None = None,
+    model_class: type[Any] | None = None,
+    lane: str | Sequence[str] | None = None,
+    device: str = "cpu",
+    unused: Sequence[str] = (),
+) -> tuple[Any, ModelReport]:
+    """Return a `transformers` model in evaluation mode with the weights of a checkpoint, and the report.
+
+    `model_class` is by default the one that the configuration's `architectures` names. `dtype`, `resident`, `contract`,
+    `lane` and `device` are those of `load`. `unused` are patterns (fnmatch) of tensors that may have no place in the model.
+    Raises `Refusal` for whatever `load` refuses; (`model-keys`) with every parameter that would be left as it was
+    initialized, every tensor without a place, and every one of another shape; and (`resident-placement`) with every unit
+    that the model needs as a dense tensor. Nothing is asked of a network.
+    """
+    capability = compute_capability(device)
+    loaded = load(path, component, dtype=dtype, resident=resident, contract=contract, lane=lane, device=device, sm=capability)
+    folder = Path(path) / component if component else Path(path)
+    folder = folder if folder.is_dir() else folder.parent
+    config = _dense_config(folder)
+    kind = model_class or _model_class(config, folder)
+    model, info = _built(kind, config, loaded.weights, torch_dtype(dtype))
+    allowed = {name for name in info["unexpected_keys"] if any(fnmatch.fnmatchcase(name, pattern) for pattern in unused)}
+    _require_all_placed(info, allowed, loaded.report)
+    put_resident_units(model, loaded.weights)
+    model.eval().requires_grad_(False).to(device)
+    held = dict(model.state_dict())
+    cast = {
+        name: str(held[name].dtype).removeprefix("torch.")
+        for name, tensor in loaded.weights.items()
+        if not isinstance(tensor, ResidentModule) and name in held and held[name].dtype != tensor.dtype
+    }
+    ignored = tuple(sorted(_ignored(model, loaded.weights) - allowed))
+    return model, ModelReport(loaded.report, f"{kind.__module__}.{kind.__qualname__}", tuple(sorted(allowed)), ignored, cast)
+
+
+def load_hf_fp8_blockwise(
+    path: str | Path,
+    component: str = "",
+    *,
+    dtype: str,
+    resident: bool,
+    model_class: type[Any] | None = None,
+    lane: str | Sequence[str] | None = None,
+    device: str = "cpu",
+    unused: Sequence[str] = (),
+) -> tuple[Any, ModelReport]:
+    """`load_model` for `hf.fp8-blockwise@1` and nothing else: raises `Refusal` for a tree in any other layout, by name."""
+    contract = "hf.fp8-blockwise@1"
+    return load_model(
+        path,
+        component,
+        dtype=dtype,
+        resident=resident,
+        contract=contract,
+        model_class=model_class,
+        lane=lane,
+        device=device,
+        unused=unused,
+    )
+
+
+def _built(kind: type[Any], config: Any, weights: Mapping[str, Any], dtype: torch.dtype) -> tuple[Any, Mapping[str, Any]]:
+    """Return a model with dense weights, places for resident ones, and what its loader says."""
+    refused: list[Violation] = []
+    # The loader may take tensors out of what it is given: a mapping of its own. Experts are multiplied one by one, since
+    # grouped multiplications take a dense stack.
+    given = places(weights, dtype, refused)
+    resident = any(isinstance(each, ResidentModule) for each in weights.values())
+    eager = {"experts_implementation": "eager"} if resident and kind._can_set_experts_implementation() else {}
+    try:
+        built: tuple[Any, Mapping[str, Any]] = kind.from_pretrained(
+            None, config=config, state_dict=given, dtype=dtype, output_loading_info=True, local_files_only=True, **eager
+        )
+    except Exception:
+        if refused:  # the loader reports another error of its own for what was refused
+            raise Refusal(refused) from None
+        raise
+    if refused:
+        raise Refusal(refused)
+    return built
+
+
+def _dense_config(folder: Path) -> Any:
+    """Return the configuration of a model without what it declares of quantization."""
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when the library is imported: nothing here may ask a network
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    for part in (config, getattr(config, "text_config", None)):
+        if part is not None and getattr(part, "quantization_config", None) is not None:
+            del part.quantization_config
+    return config
+
+
+def _model_class(config: Any, folder: Path) -> type[Any]:
+    import transformers
+
+    names = [name for name in config.architectures or () if hasattr(transformers, name)]
+    if len(names) != 1:
+        found = f"architectures {config.architectures}"
+        remedy = "Give the class as model_class."
+        raise Refusal([Violation("model-class", str(folder), "one model class that transformers has, in config.json", found, remedy)])
+    kind: type[Any] = getattr(transformers, names[0])
+    return kind
+
+
+def _require_all_placed(info: Mapping[str, Any], allowed: set[str], report: LoadReport) -> None:
+    """Refuse a model in which a parameter is missing, or a checkpoint of which a tensor is left over."""
+    violations = [
+        Violation("model-keys", name, "a tensor of the checkpoint", "none: it would stay as it was initialized", _REMEDY)
+        for name in sorted(info["missing_keys"])
+    ]
+    violations += [
+        Violation("model-keys", name, "a place in the model, or a pattern in `unused`", "neither", _REMEDY)
+        for name in sorted(set(info["unexpected_keys"]) - allowed)
+    ]
+    violations += [
+        Violation("model-keys", str(each), "the shape of the model's parameter", "another shape", _REMEDY)
+        for each in sorted(info["mismatched_keys"], key=str)
+    ]
+    violations += [Violation("model-keys", report.path, "a loader without errors", str(each), _REMEDY) for each in info["error_msgs"]]
+    if violations:
+        raise Refusal(violations, nearest=report.contract)
+
+
+def _ignored(model: Any, weights: Mapping[str, Any]) -> set[str]:
+    """Return the tensors that the model class ignores by its own patterns."""
+    import re
+
+    patterns = [re.compile(pattern) for pattern in model._keys_to_ignore_on_load_unexpected or ()]
+    return {name for name in weights if any(pattern.search(name) for pattern in patterns)}
+
+
+_REMEDY = "Use the class that wrote the checkpoint, or the checkpoint that belongs to the class."

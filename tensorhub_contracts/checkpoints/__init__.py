@@ -1,0 +1,1 @@
+"""What lies on disk: files, headers, shards and configuration, read and proved consistent. Nothing else opens a checkpoint's files."""

@@ -1,0 +1,114 @@
+"""Recognizes what a file is when it is not safetensors, from its first bytes."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from tensorhub_contracts.errors import Refusal, Violation
+
+#: More than any index or configuration file has: the index of a checkpoint with a million tensors takes 150 MB.
+JSON_SIZE_LIMIT: Final = 256 * 1024 * 1024
+
+_DOWNLOAD = "Download the file again and compare its size with the one that its source states."
+
+
+def open_regular(path: str | Path, *, name: str) -> tuple[int, int]:
+    """Open a file for reading and return its descriptor and size in bytes.
+
+    `name` is how messages call it. Raises `Refusal`: `file-missing`, `file-broken-link`, or `file-unreadable` for a
+    folder, a pipe, a device, a path that no file can have and whatever the operating system refuses.
+    """
+    try:
+        # Without O_NONBLOCK, opening a pipe would wait until somebody writes to it.
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0))
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error, name=name) from error
+    try:
+        status = os.fstat(descriptor)
+    except OSError as error:
+        os.close(descriptor)
+        raise unreadable(path, error, name=name) from error
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        remedy = "Put the file itself in its place."
+        raise _refusal("file-unreadable", name, "a regular file", _kind_of_node(status.st_mode), remedy)
+    return descriptor, status.st_size
+
+
+def read_json_file(path: Path) -> bytes:
+    """Return the bytes of a JSON file; one that is larger than any is refused by its size, before it is read."""
+    descriptor, size = open_regular(path, name=str(path))
+    with os.fdopen(descriptor, "rb") as file:
+        if size > JSON_SIZE_LIMIT:
+            remedy = "This is not the file that its name says; download it again."
+            raise _refusal("file-unreadable", str(path), f"at most {JSON_SIZE_LIMIT:,} bytes of JSON", f"{size:,} bytes", remedy)
+        try:
+            return file.read(size + 1)
+        except OSError as error:
+            raise unreadable(path, error, name=str(path)) from error
+
+
+def unreadable(path: str | Path, error: OSError | ValueError, *, name: str) -> Refusal:
+    """Return the refusal for a file that could not be opened or read."""
+    if isinstance(error, ValueError):  # a NUL or a lone surrogate in the name
+        return _refusal("file-missing", name, "a file", f"a path that no file can have: {error}", "Check the path.")
+    if isinstance(error, FileNotFoundError):
+        if os.path.islink(path):
+            found = f"a link to {os.readlink(path)}, which does not exist"
+            return _refusal("file-broken-link", name, "a file", found, "Download the file again.")
+        return _refusal("file-missing", name, "a file", "nothing at that path", "Download the file.")
+    remedy = "Check the file and its permissions."
+    return _refusal("file-unreadable", name, "a readable file", error.strerror or type(error).__name__, remedy)
+
+
+def lies_there(path: Path) -> bool:
+    """Whether anything lies at the path, a broken link included. A path that no file can have is one where nothing lies."""
+    try:
+        return os.path.lexists(path)
+    except ValueError:
+        return False
+
+
+def _kind_of_node(mode: int) -> str:
+    kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
+    return kinds.get(stat.S_IFMT(mode), "a device")
+
+
+def _refusal(code: str, name: str, expected: str, found: str, remedy: str) -> Refusal:
+    return Refusal([Violation(code, Path(name).name or name, expected, found, remedy, shard=name)])
+
+
+_MAGICS: Final = (
+    (b"version https://git-lfs", "a Git LFS pointer: the file it points to was not downloaded"),
+    (b"PK\x03\x04", "a zip archive, which is how PyTorch saves pickles; it is never opened"),
+    (b"\x80\x02", "a pickle; it is never opened"),
+    (b"\x80\x03", "a pickle; it is never opened"),
+    (b"\x80\x04", "a pickle; it is never opened"),
+    (b"\x80\x05", "a pickle; it is never opened"),
+    (b"GGUF", "a GGUF file"),
+    (b"GGML", "a GGML file"),
+    (b"\x93NUMPY", "a NumPy array"),
+    (b"\x89HDF", "an HDF5 file"),
+    (b"\x1f\x8b", "a gzip archive"),
+    (b"BZh", "a bzip2 archive"),
+    (b"(\xb5/\xfd", "a Zstandard archive"),
+    (b"\x7fELF", "an ELF binary"),
+)
+
+
+def recognize(first_bytes: bytes) -> str:
+    """Return what the file is, in words, or an empty string if its first bytes say nothing."""
+    for magic, kind in _MAGICS:
+        if first_bytes.startswith(magic):
+            return kind
+    text = first_bytes.lstrip().lower()
+    if text.startswith((b"<!doctype html", b"<html")):
+        return "an HTML page, probably an error page saved in place of the file"
+    if text.startswith(b"<?xml"):
+        return "an XML document, probably an error page saved in place of the file"
+    if first_bytes[:1] == b"{":
+        return "JSON text without the 8-byte length that a safetensors file begins with"
+    return ""

@@ -1,0 +1,123 @@
+"""Finds which files of a folder are the checkpoint: by its index, as numbered shards, or as a single file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tensorhub_contracts.checkpoints.files import lies_there, read_json_file
+from tensorhub_contracts.checkpoints.shard_index import NUMBERED, missing_numbers, parse_index
+from tensorhub_contracts.errors import Refusal, Violation
+
+#: The base names that libraries look for first.
+CANONICAL: Final = ("model", "diffusion_pytorch_model")
+
+_NOT_SAFETENSORS: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".gguf", ".msgpack", ".h5", ".onnx")
+_INDEX = ".safetensors.index.json"
+
+
+class ShardSet(msgspec.Struct, frozen=True):
+    """The shards that make a checkpoint, in order; `weight_map` is the index, if there is one.
+
+    `extra` names the safetensors files and indexes that lie in the folder and are not part of it: they are reported
+    and never read. `missing` has a violation for each shard that the index names and that is not there.
+    """
+
+    shards: tuple[str, ...]
+    index_name: str = ""
+    weight_map: Mapping[str, str] | None = None
+    extra: tuple[str, ...] = ()
+    index_size: int = 0
+    missing: tuple[Violation, ...] = ()
+
+
+def find_shards(folder: Path) -> ShardSet:
+    """Return the shards of the checkpoint in `folder`, or raise `Refusal` with every reason why there is none."""
+    names = sorted(os.listdir(folder))
+    indexes = [name for name in names if name.endswith(_INDEX)]
+    files = [name for name in names if name.endswith(".safetensors")]
+    index = _preferred(indexes, _INDEX)
+    if index:
+        return _by_index(folder, index, indexes, files)
+    if len(indexes) > 1:
+        raise _ambiguous(folder, indexes)
+    if not files:
+        raise _no_weights(folder, names)
+    numbered = {name: matched for name in files if (matched := NUMBERED.match(name))}
+    single = [name for name in files if name not in numbered]
+    if not numbered:
+        chosen = _preferred(single, ".safetensors")
+        if not chosen:
+            raise _ambiguous(folder, single)
+        return ShardSet((chosen,), extra=tuple(name for name in single if name != chosen))
+    families = {(matched[1], int(matched[3])) for matched in numbered.values()}
+    if len(families) > 1 or any(f"{base}.safetensors" in single for base in (*CANONICAL, *(each[0] for each in families))):
+        raise _ambiguous(folder, files)
+    ((base, count),) = families
+    numbers = {int(matched[2]) for matched in numbered.values()}
+    absent = missing_numbers(numbers, count)
+    if absent or len(numbers) != len(numbered) or len(numbers) != count:
+        found = f"number {absent} missing" if absent else f"{len(numbered)} files"
+        remedy = "Download the missing shards; an index file would prove which tensors they hold."
+        raise Refusal([Violation("shards-incomplete", f"{base}-*-of-{count}", f"{count} numbered shards", found, remedy, str(folder))])
+    return ShardSet(tuple(numbered), extra=tuple(single))
+
+
+def _by_index(folder: Path, index: str, indexes: list[str], files: list[str]) -> ShardSet:
+    text = read_json_file(folder / index)
+    weight_map, named = parse_index(text, name=index, files=files)
+    unreached = [shard for shard in named if shard not in files or not _leads_somewhere(folder / shard)]
+    missing = tuple(_missing(folder, shard, index) for shard in unreached)
+    extra = tuple(name for name in (*indexes, *files) if name != index and name not in named)
+    return ShardSet(tuple(shard for shard in named if shard not in unreached), index, weight_map, extra, len(text), missing)
+
+
+def _leads_somewhere(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _missing(folder: Path, shard: str, index: str) -> Violation:
+    path = folder / shard
+    code, found = "index-shard-missing", "nothing at that path"
+    if lies_there(path) and path.is_symlink():
+        code, found = "file-broken-link", f"a link to {os.readlink(path)}, which does not exist"
+    return Violation(code, shard, f"the shard that {index} names", found, "Download the missing shard.", index)
+
+
+def _preferred(names: list[str], ending: str) -> str:
+    """Return the one name that counts: a canonical one, else the only one, else none."""
+    canonical = [base + ending for base in CANONICAL if base + ending in names]
+    if len(canonical) == 1:
+        return canonical[0]
+    return names[0] if len(names) == 1 else ""
+
+
+def _ambiguous(folder: Path, names: list[str]) -> Refusal:
+    listed = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+    remedy = "Name the one file that you mean, or keep one checkpoint in a folder."
+    return Refusal(
+        [Violation("checkpoint-ambiguous", str(folder), "one checkpoint: an index, numbered shards or a single file", listed, remedy)]
+    )
+
+
+def _no_weights(folder: Path, names: list[str]) -> Refusal:
+    others = [name for name in names if name.endswith(_NOT_SAFETENSORS)]
+    remedy = "Point at the folder that holds the .safetensors files."
+    if others:
+        found = f"only {', '.join(others[:5])}; files of these kinds are never opened"
+        remedy = "Convert the weights to safetensors where they were made: a pickle can run code when it is opened."
+    elif "snapshots" in names:
+        revisions = sorted(path.name for path in folder.glob("snapshots/*/"))
+        snapshots = ", ".join(revisions[:5])
+        found = f"a hub cache with the snapshots {snapshots}" if revisions else "a hub cache without a snapshot"
+        remedy = f"Point at a snapshot, for example {folder / 'snapshots' / revisions[0]}." if revisions else "Download a snapshot."
+    else:
+        found = "no .safetensors file"
+    return Refusal([Violation("checkpoint-without-weights", str(folder), "a checkpoint in safetensors files", found, remedy)])

@@ -1,0 +1,33 @@
+"""Inspects what a path names: a checkpoint, or each component of a pipeline that holds weights."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from tensorhub_contracts.commands.handles import resolve_argument
+from tensorhub_contracts.errors import Refusal
+from tensorhub_contracts.inspection.inspector import inspect, refused
+from tensorhub_contracts.inspection.result import Inspection
+
+
+def inspect_path(path: Path, component: str, contract: str | None) -> list[Inspection]:
+    """Return the inspections of a path, with a bar on a terminal; raise a usage error if nothing is there."""
+    from tensorhub_contracts.checkpoints.pipeline import weight_components
+    from tensorhub_contracts.commands.progress import progress_bar
+
+    if not os.path.lexists(path):
+        raise click.UsageError(f"there is nothing at {path}")
+    try:
+        names = (component,) if component or not path.is_dir() else weight_components(path) or ("",)
+    except Refusal:
+        names = ("",)  # inspecting the root says what is wrong with its index
+    if contract is not None:
+        try:
+            resolve_argument(contract)
+        except Refusal as refusal:  # a handle that is well known and cannot be had here is an answer, not a slip
+            return [refused(path, name, refusal) for name in names]
+    with progress_bar("reading headers") as progress:
+        return [inspect(path, name, contract=contract, progress=progress) for name in names]

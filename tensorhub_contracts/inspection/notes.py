@@ -1,0 +1,120 @@
+"""What an inspection says beside its verdict: what was proved, what headers cannot show, and what is worth a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tensorhub_contracts.inspection.candidates import Evidence
+from tensorhub_contracts.inspection.exclusions import ExclusionReport
+from tensorhub_contracts.inspection.unit_matching import UnitLayout
+from tensorhub_contracts.registry.contract import UNPROVED, Contract
+
+
+def proved(evidence: Evidence, contract: Contract, units: int) -> Iterator[str]:
+    """Yield what the headers prove, in sentences."""
+    checkpoint = evidence.checkpoint
+    yield f"container: {_count(len(checkpoint.headers), 'shard')}, every payload tiled by its tensors without holes or overlaps"
+    if checkpoint.index_name:
+        yield f"index: {checkpoint.index_name} and the headers agree on all {_count(checkpoint.tensor_count, 'tensor')}"
+    if not contract.quantized:
+        yield f"dense: every matrix is {contract.element}, and nothing is quantized or scaled"
+        return
+    if contract.whole_tree:
+        yield f"units: {_count(units, 'F8 tensor')}, and no scale anywhere"
+    else:
+        yield f"units: {_count(units, 'weight')}, each with the sidecars of {contract.handle}, every sidecar used exactly once"
+    if contract.block:
+        yield f"grids: every scale grid has the shape that blocks of {contract.block[0]} x {contract.block[1]} ask for"
+    for source in checkpoint.declarations:
+        yield f"declaration: {source.where} declares {contract.handle}"
+
+
+def unproved(evidence: Evidence, contract: Contract) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield what headers cannot show, with the names of the units concerned, or none if it concerns all."""
+    for word in contract.unproved:
+        if word == "grid-orientation":
+            square = tuple(
+                name
+                for signature, judgement in evidence.judged(contract.handle).items()
+                if isinstance(judgement, UnitLayout) and not judgement.orientation_shown
+                for name in evidence.groups.quantized[signature]
+            )
+            if square:
+                yield UNPROVED[word], square
+        else:
+            yield UNPROVED[word], ()
+
+
+def notes(evidence: Evidence, contract: Contract, exclusions: ExclusionReport) -> Iterator[str]:
+    """Yield what is worth a line and changes no verdict."""
+    checkpoint, groups = evidence.checkpoint, evidence.groups
+    if checkpoint.extra_files:
+        yield f"not part of the checkpoint and not read: {_some(checkpoint.extra_files)}"
+    if checkpoint.held_twice:
+        yield f"in two shards, the index decides: {_some(checkpoint.held_twice)}"
+    if groups.cache_scales:
+        yield f"{_count(len(groups.cache_scales), 'key or value cache scale')}: no weight scales, left alone: {_some(groups.cache_scales)}"
+    yield from _exclusion_notes(exclusions)
+    if evidence.quantized:
+        yield from _expert_gaps(name for names in groups.quantized.values() for name in names)
+        yield from _declared_layers(evidence)
+    for source in checkpoint.declarations:
+        if contract.handle == "hf.fp8-blockwise@1" and source.content.get("scale_fmt") == "ue8m0":
+            yield f"{source.where}: scale_fmt ue8m0 is declared; that the stored scales are powers of two is not shown by headers"
+    if (dtypes := sorted(set(_scale_dtypes(evidence, contract)))) and len(dtypes) > 1:
+        yield f"scale grids of several dtypes, each expanded exactly to F32: {', '.join(dtypes)}"
+
+
+def _scale_dtypes(evidence: Evidence, contract: Contract) -> Iterator[str]:
+    for judgement in evidence.judged(contract.handle).values():
+        if isinstance(judgement, UnitLayout) and judgement.scale_dtype:
+            yield judgement.scale_dtype
+
+
+def _exclusion_notes(report: ExclusionReport) -> Iterator[str]:
+    entries = f"{report.entries:,} exclusion entries"
+    if report.entries and not report.matched:
+        yield f"0 of {entries} match any tensor: configuration and tree may come from different exports"
+    elif report.unmatched:
+        yield f"{len(report.unmatched)} of {entries} match no tensor: {_some(report.unmatched)}"
+    for entry, name in report.contradicted[:5]:
+        yield f"exclusion entry {entry!r} is contradicted by the bytes: {name} is quantized, and is read as such"
+    if report.by_suffix:
+        yield f"exclusion entries matched by suffix, not from the first segment: {_some(report.by_suffix)}"
+    if report.unlisted:
+        yield f"unquantized and not declared as such, kept as they are: {_some(report.unlisted)}"
+    if report.not_evaluated:
+        yield f"exclusion patterns not evaluated, because they could take unbounded time: {_some(report.not_evaluated)}"
+
+
+def _expert_gaps(names: Iterable[str]) -> Iterator[str]:
+    """Experts are numbered from 0; a gap is no violation, and worth a line."""
+    seen: dict[str, set[int]] = {}
+    for name in names:
+        head, found, tail = name.partition(".experts.")
+        if found and (number := tail.partition(".")[0]).isdigit():
+            seen.setdefault(head + ".experts", set()).add(int(number))
+    for prefix, numbers in seen.items():
+        absent = [str(number) for number in range(min(max(numbers), 100_000)) if number not in numbers]
+        if absent:
+            yield f"{prefix}: expert numbers skip {_some(absent)}"
+
+
+def _declared_layers(evidence: Evidence) -> Iterator[str]:
+    """`quantized_layers` names what is quantized; a name that matches nothing is worth a line."""
+    for source in evidence.checkpoint.declarations:
+        layers = source.content.get("quantized_layers")
+        if isinstance(layers, dict):
+            names = [name for group in evidence.groups.quantized.values() for name in group]
+            absent = [layer for layer in layers if not any(name.startswith(layer + ".") for name in names)]
+            if absent:
+                yield f"{source.where}: quantized_layers names {_some(absent)}, which no quantized tensor is in"
+
+
+def _some(names: Iterable[str]) -> str:
+    listed = list(names)
+    return ", ".join(listed[:3]) + (f" and {len(listed) - 3:,} more" if len(listed) > 3 else "")
+
+
+def _count(count: int, word: str) -> str:
+    return f"{count:,} {word if count == 1 else word + 's'}"

@@ -1,0 +1,112 @@
+"""The result of an inspection: the contract that was proved, or everything that is wrong; what was shown and what not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+
+import msgspec
+
+from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
+from tensorhub_contracts.errors import Refusal, Violation
+from tensorhub_contracts.inspection.exclusions import ExclusionReport
+from tensorhub_contracts.inspection.grouping import TensorGroups
+from tensorhub_contracts.inspection.unit_matching import UnitLayout
+from tensorhub_contracts.registry.contract import Contract
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """One quantized module: the weight's name and the layout that was proved for it."""
+
+    name: str
+    layout: UnitLayout
+
+
+class Inspection(msgspec.Struct, frozen=True, dict=True, eq=False):
+    """The result of an inspection.
+
+    `contract` is the handle that was proved and `digest` its digest, or None if the checkpoint is refused; then
+    `violations` says why, all of it. `nearest` is the contract that the violations were judged against. `units_of` maps each layout to
+    the names of the weights that have it, for the units that are in the judged contract. `unproved` pairs what headers cannot show with the
+    units concerned (empty: all of them). `likeness` and `observations` work out
+    `resembles` and the notes. `facts` are those of the judged contract.
+    """
+
+    path: str
+    component: str
+    contract: str | None
+    digest: str | None
+    nearest: str | None
+    violations: tuple[Violation, ...]
+    proved: tuple[str, ...]
+    unproved: tuple[tuple[str, tuple[str, ...]], ...]
+    units_of: Mapping[UnitLayout, Sequence[str]]
+    checkpoint: Checkpoint | None
+    groups: TensorGroups | None
+    exclusions: ExclusionReport
+    likeness: Callable[[], tuple[str, ...]]
+    observations: Callable[[], Iterable[str]]
+    facts: Contract | None = None
+
+    @cached_property
+    def resembles(self) -> tuple[str, ...]:
+        """The contracts that the bytes of all units look like, whatever is declared, or else those of some units."""
+        return self.likeness()
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What is worth a line and changes no verdict; worked out when it is first asked for."""
+        return tuple(self.observations())
+
+    @cached_property
+    def layouts(self) -> Mapping[str, UnitLayout]:
+        """The layout of each unit in the judged contract, by the name of its weight."""
+        return {name: layout for layout, names in self.units_of.items() for name in names}
+
+    @property
+    def unit_count(self) -> int:
+        """How many units are in the judged contract."""
+        return sum(map(len, self.units_of.values()))
+
+    @property
+    def accepted(self) -> bool:
+        """Whether a contract was proved."""
+        return self.contract is not None
+
+    @property
+    def units(self) -> Iterator[Unit]:
+        """The units in the judged contract, those of one layout together."""
+        return (Unit(name, layout) for name, layout in self.layouts.items())
+
+    def tensors_of(self, unit: Unit) -> dict[str, str]:
+        """Return the names of a unit's tensors by their role in the contract's form: `weight`, `scale`, …
+
+        Optional tensors are there if the checkpoint has them.
+        """
+        if self.facts is None or self.checkpoint is None:
+            return {}
+        form = next(form for form in self.facts.form if form.name == unit.layout.form)
+        stem = unit.name.removesuffix(form.primary.suffix)
+        names = {role: stem + tensor.suffix for role, tensor in form.tensors.items()}
+        return {role: name for role, name in names.items() if name in self.checkpoint.shard_of}
+
+    @cached_property
+    def unit_tensors(self) -> Mapping[str, Mapping[str, str]]:
+        """The tensors of each unit by role (see `tensors_of`), by the name of its weight."""
+        return {unit.name: self.tensors_of(unit) for unit in self.units}
+
+    @cached_property
+    def sidecars(self) -> frozenset[str]:
+        """The tensors that belong to a unit and are not its weight."""
+        return frozenset(name for unit, roles in self.unit_tensors.items() for name in roles.values() if name != unit)
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """The distinct codes of the violations, in order."""
+        return tuple(dict.fromkeys(violation.code for violation in self.violations))
+
+    def require(self) -> Inspection:
+        """Return this inspection if a contract was proved; raise `Refusal` with all violations if not."""
+        if self.contract is None:
+            raise Refusal(self.violations, nearest=self.nearest)
+        return self

@@ -1,0 +1,52 @@
+"""The tensors that nothing scales: which dtypes a contract lets them have."""
+
+from __future__ import annotations
+
+from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
+from tensorhub_contracts.checkpoints.geometry import write_shape
+from tensorhub_contracts.errors import Violation
+from tensorhub_contracts.inspection.grouping import TensorGroups
+from tensorhub_contracts.registry.contract import Contract
+
+
+def dense_strangers(groups: TensorGroups, contract: Contract) -> int:
+    """Return how many dense tensors have a dtype that the contract does not admit for their rank."""
+    return len(_strangers(groups, contract))
+
+
+def dense_violations(checkpoint: Checkpoint, groups: TensorGroups, contract: Contract) -> list[Violation]:
+    """Return a violation for each of those, or a single `layout-mixed` if a plain checkpoint mixes matrix dtypes.
+
+    The dtype of a checkpoint is never decided by a count: a mixed one is mixed.
+    """
+    strangers = _strangers(groups, contract)
+    if not contract.quantized and not groups.quantized and strangers:
+        matrices: dict[str, list[str]] = {}
+        for name, geometry in groups.dense.items():
+            if len(geometry.shape) > 1:
+                matrices.setdefault(geometry.dtype, []).append(name)
+        if len(matrices) > 1:
+            found = "; ".join(f"{dtype}: {len(names):,} such as {names[0]}" for dtype, names in sorted(matrices.items()))
+            remedy = "Cast the checkpoint to one dtype where it is made. No majority decides."
+            return [Violation("layout-mixed", "matrices", f"one dtype, {contract.element}", found, remedy)]
+    rule = contract.dense
+    return [
+        Violation(
+            code="dense-dtype",
+            object=name,
+            expected=" or ".join(rule.matrix_dtypes if len(shape) > 1 else rule.vector_dtypes),
+            found=f"{dtype} {write_shape(shape)}",
+            remedy="Store the tensor in a dtype that the contract admits.",
+            shard=checkpoint.shard_of[name],
+        )
+        for name, dtype, shape in strangers
+    ]
+
+
+def _strangers(groups: TensorGroups, contract: Contract) -> list[tuple[str, str, tuple[int, ...]]]:
+    matrix, vector = contract.dense.matrix_dtypes, contract.dense.vector_dtypes
+    found: list[tuple[str, str, tuple[int, ...]]] = []
+    for name, geometry in groups.dense.items():
+        if geometry.dtype not in (matrix if len(geometry.shape) > 1 else vector):
+            found.append((name, geometry.dtype, geometry.shape))
+    return found

@@ -1,0 +1,147 @@
+"""The lanes of an image in writing: JSON, the TOML block that hubs read, and the comparison of two records."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator
+from typing import Any
+
+from tensorhub_contracts.documents import document_json, malformed, read_document
+from tensorhub_contracts.errors import Refusal, Violation
+from tensorhub_contracts.lanes.image_lanes import DERIVATION, ImageLanes, lanes_digest, lanes_facts
+from tensorhub_contracts.registry.names import parse_handle, parse_lane
+
+
+def lanes_json(lanes: ImageLanes) -> str:
+    """Return the record as JSON with two spaces of indentation, ended by a newline: one spelling for one record."""
+    return document_json(lanes)
+
+
+def lanes_toml(lanes: ImageLanes) -> str:
+    """Return the `[execution_lanes]` block, ended by a newline."""
+    entries = [
+        f"  {{ contract = {_text(each.contract)}, decoder = {_text(each.decoder)}, lanes = {_texts(each.lanes)}, "
+        f"composes_lora = {'true' if each.composes_lora else 'false'} }},"
+        for each in lanes.contracts
+    ]
+    excluded = [f"  {{ module = {_text(each.module)}, reason = {_text(f'{each.code}: {each.reason}')} }}," for each in lanes.excluded]
+    lines = [
+        "[execution_lanes]",
+        f"derivation = {_text(lanes.derivation)}",
+        f"lanes = {_texts(lanes.lanes)}",
+        *_array("contracts", entries),
+        *_array("excluded_modules", excluded),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def read_lanes(text: str | bytes, *, name: str = "lanes.json") -> ImageLanes:
+    """Read a record from JSON.
+
+    Raises `Refusal`: `document-malformed` for what is not such a record or is one that no derivation writes,
+    `lanes-digest` if its digest is not that of its facts: somebody changed it.
+    """
+    remedy = "Take the file that `tensorhub lanes --output json` wrote in the image."
+    expected = "the lanes of an image (`tensorhub schema lanes`)"
+    lanes = read_document(text, ImageLanes, name=name, what=expected, remedy=remedy)
+    faults = "; ".join(_faults(lanes))
+    if faults:
+        raise malformed(name, "lanes of the grammar, each of one decoder and with a floor", faults, remedy)
+    digest = lanes_digest(lanes)
+    if lanes.digest != digest:
+        remedy = "Derive the lanes again in the image: a record is derived, and never edited."
+        raise Refusal([Violation("lanes-digest", name, f"{digest}, that of its facts", lanes.digest, remedy)])
+    return lanes
+
+
+def _faults(lanes: ImageLanes) -> Iterator[str]:
+    """Yield what a derivation never writes: a lane that two serve for one contract, one without a floor, a handle that is none."""
+    if lanes.derivation != DERIVATION:
+        yield f"derivation {lanes.derivation!r}, and this release compares {DERIVATION}"
+    served = [(entry.contract, lane) for entry in lanes.contracts for lane in entry.lanes]
+    yield from (f"{lane} of {contract} has two decoders" for contract, lane in dict.fromkeys(served) if served.count((contract, lane)) > 1)
+    yield from (f"lane {lane} stands more than once" for lane in dict.fromkeys(lanes.lanes) if lanes.lanes.count(lane) > 1)
+    for lane in lanes.lanes:
+        try:
+            if not parse_lane(lane).execution:
+                yield f"lane {lane} has no execution"
+        except Refusal:
+            yield f"lane {lane!r} is not well formed"
+    for place, entry in enumerate(lanes.contracts):
+        try:
+            parse_handle(entry.contract)
+        except Refusal:
+            yield f"contracts[{place}].contract {entry.contract!r} is not a handle"
+        yield from (f"contracts[{place}].lanes: {lane} is not among the lanes" for lane in entry.lanes if lane not in lanes.lanes)
+        bodies = dict.fromkeys(lane.partition("+")[0] for lane in entry.lanes)
+        yield from (f"contracts[{place}].floors: none is stated for {body}" for body in bodies if body not in entry.floors)
+
+
+def differences(lanes: ImageLanes, recorded: str, *, name: str) -> tuple[Violation, ...]:
+    """Return how an image differs from what was recorded for it; nothing if it does not.
+
+    `recorded` is the text of a JSON record or of a TOML file with an `[execution_lanes]` block. Free text and counts
+    may differ. Raises `Refusal` for a text that is neither.
+    """
+    if name.endswith(".toml"):
+        block = _block(recorded, name)
+        here = tomllib.loads(lanes_toml(lanes))["execution_lanes"]
+        return tuple(_differing(_without_reasons(block), _without_reasons(here), name))
+    then = read_lanes(recorded, name=name)
+    if then.digest == lanes.digest:
+        return ()
+    return tuple(_differing(lanes_facts(then), lanes_facts(lanes), name))
+
+
+def _without_reasons(block: dict[str, Any]) -> dict[str, Any]:
+    return {**block, "excluded_modules": [{"module": each.get("module")} for each in block.get("excluded_modules", ())]}
+
+
+def _block(text: str, name: str) -> dict[str, Any]:
+    try:
+        block = tomllib.loads(text).get("execution_lanes")
+    except tomllib.TOMLDecodeError as error:
+        block, found = None, str(error)
+    else:
+        found = "no such table"
+    well_formed = isinstance(block, dict) and all(
+        isinstance(block.get(key, []), list) and all(isinstance(each, dict) for each in block.get(key, []))
+        for key in ("contracts", "excluded_modules")
+    )
+    if not well_formed:
+        remedy = "Take the file that `tensorhub lanes --output toml` wrote in the image."
+        raise Refusal([Violation("document-malformed", name, "a TOML file with [execution_lanes]", found, remedy)])
+    assert isinstance(block, dict)
+    return block
+
+
+def _differing(then: dict[str, Any], now: dict[str, Any], name: str) -> Iterator[Violation]:
+    """Yield a violation for each thing that is in one record and not in the other."""
+    for key in dict.fromkeys((*then, *now)):
+        before, after = _items(then.get(key)), _items(now.get(key))
+        gone = [each for each in before if each not in after]
+        new = [each for each in after if each not in before]
+        if before != after:
+            expected = ", ".join(gone) or ("the same, in another order" if not new else "nothing more")
+            found = ", ".join(new) or ("another order" if not gone else "nothing in its place")
+            remedy = "Record the lanes again if the change is meant; else build the image from the versions that were recorded."
+            yield Violation("lanes-differ", f"{key} of {name}", expected, found, remedy)
+
+
+def _items(value: Any) -> list[str]:
+    values = value if isinstance(value, list | tuple) else [] if value is None else [value]
+    return [each if isinstance(each, str) else json.dumps(each, sort_keys=True, ensure_ascii=False) for each in values]
+
+
+def _array(key: str, lines: list[str]) -> list[str]:
+    return [f"{key} = [", *lines, "]"] if lines else [f"{key} = []"]
+
+
+def _text(text: str) -> str:
+    """Write a TOML string: JSON's escapes are TOML's, and DEL needs one more."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _texts(texts: tuple[str, ...]) -> str:
+    return "[" + ", ".join(map(_text, texts)) + "]"

@@ -1,0 +1,112 @@
+"""What an image can execute, as a record that is written when it is built and read by a hub."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+from tensorhub_contracts.registry.digests import canonical_json
+from tensorhub_contracts.registry.names import HANDLE_PATTERN
+
+DERIVATION: Final = "tensorhub.execution-lanes@1"
+
+#: Why a decoder or a plugin is not part of an image's lanes.
+ExclusionCode = Literal[
+    "requirement-missing", "plugin-broken", "plugin-blocked", "contract-blocked", "lane-overridden"
+]  # fmt: skip  # one line reads as one list
+
+
+#: How digests are written.
+Digest = Annotated[str, msgspec.Meta(pattern="^sha256:[0-9a-f]{64}$")]
+
+#: A floor in a record: a compute capability (89 is 8.9), or "none".
+RecordedFloor = Annotated[int, msgspec.Meta(ge=1)] | Literal["none"]
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class SupersededContract(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An older major that the contract of a decoder stands for, and the digest that proves it."""
+
+    contract: Annotated[str, msgspec.Meta(pattern=HANDLE_PATTERN)]
+    digest: Digest
+
+
+class DecoderLanes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One contract that one decoder of the image reads.
+
+    `decoder` is `module:qualname`, `lanes` are full names, best first, and `floors` maps each of their bodies to the
+    least compute capability, or "none". `why` is for people.
+    """
+
+    contract: str
+    digest: Digest
+    decoder: str
+    distribution: str
+    version: str
+    lanes: tuple[str, ...]
+    floors: dict[str, RecordedFloor]
+    composes_lora: bool
+    requires: tuple[str, ...]
+    supersedes: tuple[SupersededContract, ...]
+    why: str
+
+
+class Excluded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A decoder (`module:qualname`) or a plugin (what its entry point names) that the lanes leave out.
+
+    `contract` and `lanes` say what is left out, where that is known. `reason` is for people.
+    """
+
+    module: str
+    code: ExclusionCode
+    contract: str
+    lanes: tuple[str, ...]
+    reason: str
+
+
+class ScanCount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the derivation looked at: distributions in all, those with damaged metadata, and plugins."""
+
+    distributions: Count
+    damaged: Count
+    plugins: Count
+
+
+class ImageLanes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The lanes of an image, best first, with the decoders that they come from and what was left out.
+
+    `digest` covers everything but `why`, `reason` and `scan`, so that it is the same wherever the same decoders with
+    the same requirements are installed.
+    """
+
+    version: Literal[1]
+    derivation: str
+    lanes: tuple[str, ...]
+    contracts: tuple[DecoderLanes, ...]
+    excluded: tuple[Excluded, ...]
+    digest: str
+    scan: ScanCount
+
+
+def lanes_facts(lanes: ImageLanes) -> dict[str, Any]:
+    """Return what of an image's lanes is compared and digested: everything but free text, counts and the digest itself."""
+    facts: dict[str, Any] = msgspec.to_builtins(lanes)
+    del facts["digest"], facts["scan"]
+    for entry in facts["contracts"]:
+        del entry["why"]
+    for entry in facts["excluded"]:
+        del entry["reason"]
+    return facts
+
+
+def canonical_bytes(lanes: ImageLanes) -> bytes:
+    """Return the bytes that the digest of an image's lanes is taken over: canonical JSON of its facts."""
+    return canonical_json(lanes_facts(lanes))
+
+
+def lanes_digest(lanes: ImageLanes) -> str:
+    """Return `sha256:…` over `canonical_bytes`."""
+    return "sha256:" + hashlib.sha256(canonical_bytes(lanes)).hexdigest()

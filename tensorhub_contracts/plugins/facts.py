@@ -1,0 +1,84 @@
+"""What is known of the plugins of an environment, as frozen classes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from tensorhub_contracts.plugins.discovery import DamagedMetadata
+from tensorhub_contracts.plugins.loader import Claim
+from tensorhub_contracts.plugins.selection import PluginSelection
+from tensorhub_contracts.registry.registry import Registry
+
+State = Literal["loaded", "blocked", "broken", "conflict"]
+
+
+class Plugin(msgspec.Struct, frozen=True):
+    """One plugin with its provenance, its state, and why it is not in use if it is not.
+
+    `value` is what the entry point names and `metadata` the path of the metadata that says so. `contracts` are the
+    handles that it owns.
+    """
+
+    name: str
+    distribution: str
+    version: str
+    value: str
+    metadata: str
+    state: State
+    shipped: bool
+    file: str = ""
+    reason: str = ""
+    traceback: str = ""
+    notes: tuple[str, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    contracts: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The plugin in a few words: `int8 (acme-int8 0.1.0)`."""
+        return f"{self.name} ({self.distribution}{' ' + self.version if self.version else ''})"
+
+
+class Contest(msgspec.Struct, frozen=True):
+    """A lane body of a contract that several decoders claim; `winner` is the plugin that the image names, or empty."""
+
+    contract: str
+    body: str
+    claimants: tuple[tuple[Plugin, Claim], ...]
+    winner: str = ""
+
+    @property
+    def settled(self) -> bool:
+        """Whether the image names a winner."""
+        return bool(self.winner)
+
+    @property
+    def losers(self) -> tuple[tuple[Plugin, Claim], ...]:
+        """The claimants that do not get the lane: all of them until a winner is named."""
+        return tuple((plugin, claim) for plugin, claim in self.claimants if plugin.name != self.winner)
+
+
+class Plugins(msgspec.Struct, frozen=True):
+    """All plugins of this environment, sorted by name, with how many distributions the scan saw.
+
+    `registry` has the contracts that loaded plugins own. `contests` are the lanes that several decoders claim.
+    """
+
+    plugins: tuple[Plugin, ...]
+    distributions: int
+    damaged: tuple[DamagedMetadata, ...]
+    registry: Registry
+    selection: PluginSelection
+    contests: tuple[Contest, ...]
+
+    @property
+    def loaded(self) -> tuple[Plugin, ...]:
+        """The plugins that are in use."""
+        return tuple(plugin for plugin in self.plugins if plugin.state == "loaded")
+
+    @property
+    def faulty(self) -> tuple[Plugin, ...]:
+        """The plugins that are broken or in conflict. A blocked one is neither."""
+        return tuple(plugin for plugin in self.plugins if plugin.state in ("broken", "conflict"))

@@ -1,0 +1,1 @@
+"""Which layouts exist: contracts, their names, shapes and digests."""

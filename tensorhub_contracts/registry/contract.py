@@ -1,0 +1,204 @@
+"""What headers cannot show, in words: for reports, pages and the registry's check."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from tensorhub_contracts.checkpoints.config_files import DeclarationKind
+from tensorhub_contracts.registry.shape_patterns import Dimension, parse_shape
+
+#: A value that a configuration file must hold. Types are exact: 128.0 and true are not 128.
+DeclaredValue = str | int | tuple[int, ...]
+
+#: The least compute capability (sm, 89 is 8.9) that a lane needs; "none" is written out, never a silent 0.
+Floor = int | Literal["none"]
+
+#: Dimensions as they are written; `shapes.parse_dimension` judges them, with a message that names the contract.
+DimensionText = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": "^[a-z][a-z_]*(/[1-9][0-9]*)?$"})]
+DimensionNumber = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 1})]
+
+Evidence = Literal["code", "report", "inferred"]
+Role = Literal["weight-scale", "global-scale", "activation-scale", "zero-point", "cache-scale", "producer-note"]
+ScaleDirection = Literal["multiply", "global-divides", "none"]
+Execution = Literal["eager", "compiled"]
+
+
+class TensorFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One tensor of a unit: its name pattern, the dtypes it may have and the shapes it may have."""
+
+    name: str
+    dtypes: tuple[str, ...]
+    shapes: tuple[tuple[DimensionText | DimensionNumber, ...], ...]
+    optional: bool = False
+
+    @property
+    def patterns(self) -> tuple[tuple[Dimension, ...], ...]:
+        """The shapes, parsed; raises ValueError for one that is not well formed."""
+        return tuple(map(parse_shape, self.shapes))
+
+    @property
+    def suffix(self) -> str:
+        """What follows the placeholder: `.weight` of `{module}.weight`."""
+        return self.name.partition("}")[2]
+
+
+class Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One way in which a unit of the contract is written; the tensor with the role `weight` is the primary one."""
+
+    name: str
+    tensors: dict[str, TensorFacts]
+
+    @property
+    def primary(self) -> TensorFacts:
+        """The tensor that the sidecars belong to; its dimensions bind the symbols."""
+        return self.tensors["weight"]
+
+
+class Requirement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One key that a declaration must hold. Dots step into objects and `*` stands for every member of one.
+
+    Exactly one of `equals`, `any_of` and `null` states the value. A requirement that is `optional` is met by absence.
+    """
+
+    key: str
+    equals: DeclaredValue | None = None
+    any_of: tuple[str, ...] = ()
+    null: bool = False
+    optional: bool = False
+
+
+class Declares(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one kind of configuration source must say for a checkpoint to declare the contract."""
+
+    source: DeclarationKind
+    require: tuple[Requirement, ...]
+
+
+class DenseRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which dtypes the tensors that nothing scales may have: matrices have rank 2 or more, vectors less."""
+
+    matrix_dtypes: tuple[str, ...] = ("BF16", "F16", "F32")
+    vector_dtypes: tuple[str, ...] = ("BF16", "F16", "F32")
+
+
+class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A named tensor layout. `digest` is the SHA-256 of its normative facts; see `normative_facts`."""
+
+    handle: str
+    summary: str
+    element: str
+    reference_dequant: str
+    evidence: Evidence
+    source: str
+    unproved: tuple[str, ...]
+    decoder: Literal["shipped", "none"] = "none"
+    scale_direction: ScaleDirection = "none"
+    block: tuple[int, int] | None = None
+    multiple_of: dict[str, int] = {}
+    whole_tree: bool = False
+    probe: str = ""
+    dense: DenseRule = DenseRule()
+    floors: dict[str, Floor] = {}
+    form: tuple[Form, ...] = ()
+    declares: tuple[Declares, ...] = ()
+
+    @property
+    def quantized(self) -> bool:
+        """Whether the contract has units; the plain ones have none."""
+        return bool(self.form)
+
+
+class Leaf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A sidecar's name: the end of its last dotted segment, what it means, and what it belongs to.
+
+    `beside` lists what may stand in place of the suffix in the name of the tensor that the sidecar belongs to.
+    """
+
+    suffix: str
+    role: Role
+    beside: tuple[str, ...]
+    used_by: str
+    needs_quantized: bool = False
+
+
+class Payload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A name that marks a packed weight by itself, whatever lies beside it."""
+
+    suffix: str
+    used_by: str
+    dtypes: tuple[str, ...] = ()
+
+
+class ReferenceDequant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The formula that defines a contract's numbers, and where it rounds."""
+
+    name: str
+    formula: str
+    rounding: str
+
+
+class LaneBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a decoder may declare that it serves: weights of `elements`, computed with as the body's name says.
+
+    Lanes with a lower `rank` come first. `executions` are the ways in which the body may run, in order.
+    """
+
+    body: str
+    rank: int
+    elements: tuple[str, ...]
+    executions: tuple[Execution, ...]
+    summary: str
+
+
+class Conversion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An edge between contracts: `producible` loses precision and is done ahead of time, `decodable` is exact."""
+
+    source: tuple[str, ...]
+    to: tuple[str, ...]
+    kind: Literal["producible", "decodable"]
+
+
+class Superseded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A major that is no longer listed: it resolves to `by`, and only for who proves the recorded digest."""
+
+    handle: str
+    digest: str
+    by: str
+
+
+class RegistryFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of `registry.toml`, structured and not yet judged."""
+
+    schema: int
+    contract: tuple[Contract, ...]
+    leaf: tuple[Leaf, ...] = ()
+    payload: tuple[Payload, ...] = ()
+    reference_dequant: tuple[ReferenceDequant, ...] = ()
+    lane: tuple[LaneBody, ...] = ()
+    conversion: tuple[Conversion, ...] = ()
+    superseded: tuple[Superseded, ...] = ()
+
+
+class OwnedContractsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The contracts that a plugin owns, all of one producer, structured and not yet judged."""
+
+    schema: int
+    producer: str
+    contract: tuple[Contract, ...]
+    leaf: tuple[Leaf, ...] = ()
+    payload: tuple[Payload, ...] = ()
+    reference_dequant: tuple[ReferenceDequant, ...] = ()
+
+
+#: What headers cannot show, by the word that contracts use for it.
+UNPROVED: Final = {
+    "values": "the values: scales that are zero, negative or not finite, and NaN codes, are seen only when bytes are read",
+    "scale-direction": "the direction of the scale: that it multiplies is part of the contract, not of the headers",
+    "grid-orientation": "the orientation of a scale grid with as many blocks down as across: it has the same shape transposed",
+    "member-origins": "where members begin inside a fused weight: the contract counts blocks from row 0 of the stored tensor",
+    "no-scale-was-removed": "that no scale was lost: in this contract the absence of scales is the identity",
+    "nibble-order": "which of two packed elements lies in the low nibble",
+    "swizzle": "the order of the swizzled scales",
+}

@@ -1,0 +1,160 @@
+"""The contracts that a plugin owns: read from TOML, judged as the registry is, and added to it."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from tensorhub_contracts.documents import structure
+from tensorhub_contracts.errors import Refusal, RegistryError
+from tensorhub_contracts.registry.check import contract_faults, digest_clashes
+from tensorhub_contracts.registry.contract import Contract, Leaf, OwnedContractsFile, Payload, ReferenceDequant
+from tensorhub_contracts.registry.digests import contract_digest
+from tensorhub_contracts.registry.names import SEGMENT, parse_handle
+from tensorhub_contracts.registry.registry import SCHEMA, Registry, load_registry
+from tensorhub_contracts.registry.sidecar_names import LeafNames
+
+Fact = TypeVar("Fact", Leaf, Payload, ReferenceDequant)
+
+
+class OwnedContracts(msgspec.Struct, frozen=True):
+    """The contracts of one producer that a plugin owns, with the leaf names and dequants that they need.
+
+    `owned["acme.int8-channel@1"]` is the `Contract` that `implements_contract` takes.
+    """
+
+    producer: str
+    contracts: Mapping[str, Contract]
+    leaves: tuple[Leaf, ...] = ()
+    payloads: tuple[Payload, ...] = ()
+    reference_dequants: tuple[ReferenceDequant, ...] = ()
+
+    def __getitem__(self, handle: str) -> Contract:
+        return self.contracts[handle]
+
+
+def read_contracts(text: str, *, name: str = "contracts.toml") -> OwnedContracts:
+    """Read the contracts that a plugin owns from TOML text.
+
+    The text has the tables of `registry.toml` that describe contracts (`contract`, `leaf`, `payload`,
+    `reference_dequant`) and a `producer`, which every handle in it begins with. A leaf or a dequant that the shipped
+    registry has need not be repeated. Raises `RegistryError` with every fault; `name` is the file's name in it.
+    """
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise RegistryError([f"{name}: {error}"]) from error
+    if data.get("schema") != SCHEMA:
+        raise RegistryError([f"{name}: schema: expected {SCHEMA}, found {data.get('schema')!r}"])
+    content = structure(data, OwnedContractsFile, name=name)
+    faults = [f"{name}: {fault}" for fault in _faults(content, load_registry())]
+    if faults:
+        raise RegistryError(faults)
+    contracts = {contract.handle: contract for contract in content.contract}
+    return OwnedContracts(content.producer, contracts, content.leaf, content.payload, content.reference_dequant)
+
+
+def with_owned(registry: Registry, owned: OwnedContracts) -> Registry:
+    """Return a registry that has the contracts of a plugin too.
+
+    What both have and describe in the same words is quiet. Raises `RegistryError` for what they describe differently,
+    and for two handles with one digest.
+    """
+    faults: list[str] = []
+    digests = {handle: registry.digest(handle) for handle in registry.contracts}
+    digests |= {handle: contract_digest(contract) for handle, contract in owned.contracts.items() if handle not in digests}
+    faults += digest_clashes(digests)
+    contracts = dict(registry.contracts)
+    for handle, contract in owned.contracts.items():
+        if contracts.setdefault(handle, contract) != contract:
+            faults.append(f"{handle}: described differently by another plugin or by the shipped registry")
+    leaves = _added("leaf", {each.suffix: each for each in registry.leaves}, {each.suffix: each for each in owned.leaves}, faults)
+    payloads = _added("payload", {each.suffix: each for each in registry.payloads}, {each.suffix: each for each in owned.payloads}, faults)
+    known = {each.name: each for each in registry.reference_dequants}
+    dequants = _added("reference_dequant", known, {each.name: each for each in owned.reference_dequants}, faults)
+    leaf_names = LeafNames(leaves, payloads)
+    for handle, contract in contracts.items():
+        names = [each.name for each in dequants]
+        faults += (f"{handle}.{fault}" for fault in contract_faults(contract, names, leaf_names, registry.lanes))
+    if faults:
+        raise RegistryError(faults)
+    return msgspec.structs.replace(
+        registry, contracts=contracts, leaves=leaves, payloads=payloads, reference_dequants=dequants, known_digests=digests
+    )
+
+
+def _added(table: str, known: dict[str, Fact], new: dict[str, Fact], faults: list[str]) -> tuple[Fact, ...]:
+    """Return the facts of both tables; note in `faults` what both have and state differently."""
+    faults += (f"{table} {key}: described differently elsewhere" for key in new if key in known and known[key] != new[key])
+    return tuple({**known, **new, **known}.values())  # known ones first, and as they are
+
+
+def _faults(content: OwnedContractsFile, registry: Registry) -> Iterator[str]:
+    leaf_names = LeafNames((*registry.leaves, *content.leaf), (*registry.payloads, *content.payload))
+    dequants = [each.name for each in (*registry.reference_dequants, *content.reference_dequant)]
+    if not content.contract:
+        yield "contract: at least one"
+    seen: set[str] = set()
+    for place, contract in enumerate(content.contract):
+        path = f"contract[{place}] ({contract.handle})"
+        if contract.handle in seen:
+            yield f"{path}.handle: listed twice"
+        seen.add(contract.handle)
+        yield from (f"{path}.{fault}" for fault in contract_faults(contract, dequants, leaf_names, registry.lanes))
+        if contract.handle in registry.contracts:
+            yield f"{path}.handle: a shipped contract, and no plugin may replace it"
+        elif _producer(contract.handle) not in (content.producer, ""):
+            yield f"{path}.handle: the producer of this file is {content.producer!r}"
+        if contract.decoder == "shipped":
+            yield f"{path}.decoder: only the framework ships decoders; leave it out, and provide yours with the hook"
+        if not contract.floors:
+            yield f"{path}.floors: a floor for each lane body that a decoder may serve, 'none' where it runs anywhere"
+    if not re.fullmatch(SEGMENT, content.producer):
+        yield f"producer: lower-case letters and digits, with hyphens only inside, not {content.producer!r}"
+    yield from _leaf_faults(content, registry, leaf_names)
+    for dequant in content.reference_dequant:
+        if not dequant.name.startswith(content.producer + "."):
+            yield f"reference_dequant ({dequant.name}).name: begins with the producer, {content.producer}."
+
+
+def _leaf_faults(content: OwnedContractsFile, registry: Registry, leaf_names: LeafNames) -> Iterator[str]:
+    """Yield what would let a plugin's leaf change how trees of other contracts are judged.
+
+    A leaf is known by the end of a name, and the longest end wins: one that ends in a shipped leaf's takes names away
+    from it, and may do so only to say the same of them.
+    """
+    sides = [
+        (form.primary.suffix, tensor.suffix)
+        for contract in content.contract
+        for form in contract.form
+        if "weight" in form.tensors
+        for role, tensor in form.tensors.items()
+        if role != "weight"
+    ]
+    used = {leaf_names.relative_to(primary, side) for primary, side in sides}
+    for leaf in content.leaf:
+        path = f"leaf ({leaf.suffix})"
+        if any(leaf.suffix == shipped.suffix for shipped in registry.leaves):
+            continue  # in the same words, or with_owned says so
+        if leaf.suffix not in used:
+            yield f"{path}.suffix: no form of these contracts has such a sidecar"
+        if leaf.suffix.rpartition(".")[2] in ("weight", "bias"):
+            yield f"{path}.suffix: ordinary parameters have this name"
+        for shipped in registry.leaves:
+            says_the_same = leaf.role == shipped.role and not (leaf.needs_quantized and not shipped.needs_quantized)
+            if leaf.suffix.endswith(shipped.suffix) and not says_the_same:
+                yield f"{path}: takes names from the shipped leaf {shipped.suffix} and says something else of them"
+    for payload in content.payload:
+        if payload.suffix not in {shipped.suffix for shipped in registry.payloads} | {primary for primary, _ in sides}:
+            yield f"payload ({payload.suffix}).suffix: no form of these contracts has such a weight"
+
+
+def _producer(handle: str) -> str:
+    try:
+        return parse_handle(handle).producer
+    except Refusal:
+        return ""  # contract_faults says so

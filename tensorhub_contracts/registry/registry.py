@@ -1,0 +1,166 @@
+"""Finds a contract by its handle: exactly, or through a recorded digest; never by likeness."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from tensorhub_contracts.documents import structure
+from tensorhub_contracts.errors import Refusal, RegistryError, Violation
+from tensorhub_contracts.registry.contract import Contract, Conversion, LaneBody, Leaf, Payload, ReferenceDequant, RegistryFile, Superseded
+from tensorhub_contracts.registry.names import parse_handle
+
+SCHEMA: Final = 1
+
+
+class Registry(msgspec.Struct, frozen=True):
+    """The contracts that this installation knows, with the leaf names that tell layouts apart.
+
+    `lanes` maps each body of the lane table to its facts, best rank first. `decoded` holds the handles that a decoder
+    is installed for, and `unavailable` a line for each plugin that might own or decode more and is not in use.
+    `known_digests` fills up as digests are asked for.
+    """
+
+    contracts: Mapping[str, Contract]
+    leaves: tuple[Leaf, ...]
+    payloads: tuple[Payload, ...]
+    reference_dequants: tuple[ReferenceDequant, ...]
+    lanes: Mapping[str, LaneBody]
+    conversions: tuple[Conversion, ...]
+    superseded: tuple[Superseded, ...]
+    decoded: frozenset[str]
+    unavailable: tuple[str, ...] = ()
+    known_digests: dict[str, str] = {}
+
+    @property
+    def unavailable_note(self) -> str:
+        """A sentence on the plugins that might have had what is missing and are not in use; empty if there are none."""
+        return f" Plugins that might have it and are not in use: {'; '.join(self.unavailable)}." if self.unavailable else ""
+
+    def digest(self, handle: str) -> str:
+        """Return the digest of a contract of this registry; computed once."""
+        from tensorhub_contracts.registry.digests import contract_digest  # hashlib takes its time, and most runs need one digest
+
+        if handle not in self.known_digests:
+            self.known_digests[handle] = contract_digest(self.contracts[handle])
+        return self.known_digests[handle]
+
+
+def registry_path() -> Path:
+    """Return where `registry.toml` lies: inside the package in a wheel, at the repository's root in an editable install."""
+    package = Path(__file__).parents[1]
+    for place in (package / "registry.toml", package.parent / "registry.toml"):
+        if place.is_file():
+            return place
+    raise RegistryError([f"registry.toml: neither in {package} nor beside it; the installation is incomplete"])
+
+
+@functools.cache
+def load_registry() -> Registry:
+    """Return the registry that this distribution ships, read once a process."""
+    path = registry_path()
+    return _registry(_structure(path.read_text("utf-8"), path.name))
+
+
+def parse_registry(text: str, *, name: str = "registry.toml") -> Registry:
+    """Read a registry from TOML text and judge it.
+
+    Raises `RegistryError` with every faulty table and its path: a syntax error, an unknown key, a wrong type, an
+    unknown dtype, a handle listed twice, a sidecar name that no leaf describes, two handles with one digest.
+    """
+    from tensorhub_contracts.registry.check import digest_clashes, faults  # the shipped file is judged by the tests
+
+    content = _structure(text, name)
+    found = faults(content)
+    if found:
+        raise RegistryError(f"{name}: {fault}" for fault in found)
+    registry = _registry(content)
+    clashes = digest_clashes({handle: registry.digest(handle) for handle in registry.contracts})
+    if clashes:
+        raise RegistryError(f"{name}: {clash}" for clash in clashes)
+    return registry
+
+
+def _structure(text: str, name: str) -> RegistryFile:
+    try:
+        data: dict[str, Any] = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise RegistryError([f"{name}: {error}"]) from error
+    if data.get("schema") != SCHEMA:
+        raise RegistryError([f"{name}: schema: expected {SCHEMA}, found {data.get('schema')!r}"])
+    return structure(data, RegistryFile, name=name)
+
+
+def _registry(content: RegistryFile) -> Registry:
+    return Registry(
+        contracts={contract.handle: contract for contract in content.contract},
+        leaves=content.leaf,
+        payloads=content.payload,
+        reference_dequants=content.reference_dequant,
+        lanes={lane.body: lane for lane in sorted(content.lane, key=lambda lane: lane.rank)},
+        conversions=content.conversion,
+        superseded=content.superseded,
+        decoded=frozenset(contract.handle for contract in content.contract if contract.decoder == "shipped"),
+    )
+
+
+def resolve(text: str, registry: Registry, *, digest: str | None = None) -> Contract:
+    """Return the contract with this handle.
+
+    With `digest`, the contract must have exactly that digest. A superseded major resolves to its successor only for
+    a caller who gives the digest that was recorded for it. Raises `Refusal`: `handle-malformed`, `contract-unknown`
+    (with the nearest name), `contract-ahead` for a major that this registry does not have yet,
+    `contract-superseded`, and `contract-digest` if the digests differ.
+    """
+    try:
+        handle = parse_handle(text)
+    except Refusal as refusal:
+        raise _with_nearest(refusal, text, registry) from refusal
+    if text in registry.contracts:
+        found = registry.digest(text)
+        if digest is not None and digest != found:
+            remedy = "Whoever recorded the digest used another registry: compare the two, and do not read one layout as the other."
+            raise Refusal([Violation("contract-digest", text, digest, found, remedy)], nearest=text)
+        return registry.contracts[text]
+    for each in registry.superseded:
+        if each.handle == text:
+            if digest == each.digest:
+                return registry.contracts[each.by]
+            expected = f"the digest that was recorded for it, {each.digest}"
+            remedy = f"Prove the digest, or use {each.by}."
+            raise Refusal([Violation("contract-superseded", text, expected, digest or "no digest", remedy)], nearest=each.by)
+    majors = {other.major: other for other in map(parse_handle, registry.contracts) if other.name == handle.name}
+    if majors and handle.major > max(majors):
+        newest = str(majors[max(majors)])
+        remedy = "Update tensorhub-contracts to a release whose registry has it."
+        raise Refusal([Violation("contract-ahead", text, f"a major that this registry has, up to {newest}", text, remedy)], nearest=newest)
+    raise _unknown(text, registry)
+
+
+def _nearest(text: str, registry: Registry, cutoff: float) -> str | None:
+    import difflib  # only for a typing mistake
+
+    close = difflib.get_close_matches(text, registry.contracts, n=1, cutoff=cutoff)
+    return close[0] if close else None
+
+
+def _with_nearest(refusal: Refusal, text: str, registry: Registry) -> Refusal:
+    """Suggest the handle that a malformed one is a slip of, if it is close to one."""
+    nearest = _nearest(text, registry, cutoff=0.7)
+    if nearest is None:
+        return refusal
+    malformed = refusal.violations[0]
+    remedy = f"Did you mean {nearest}? `tensorhub contracts` lists all."
+    return Refusal([msgspec.structs.replace(malformed, remedy=remedy)], nearest=nearest)
+
+
+def _unknown(text: str, registry: Registry) -> Refusal:
+    nearest = _nearest(text, registry, cutoff=0.0)
+    remedy = f"Did you mean {nearest}? `tensorhub contracts` lists all." if nearest else "`tensorhub contracts` lists all."
+    remedy += registry.unavailable_note
+    return Refusal([Violation("contract-unknown", text, "a handle of the registry", text, remedy)], nearest=nearest)

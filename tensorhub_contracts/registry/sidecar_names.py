@@ -1,0 +1,61 @@
+"""Sidecar names: which tensor is a scale, and of what, judged on the last dotted segment of its name."""
+
+from __future__ import annotations
+
+from tensorhub_contracts.registry.contract import Leaf, Payload
+
+
+class LeafNames(dict[str, "Leaf | None"]):
+    """Maps the last dotted segment of a tensor's name to its leaf, or None; remembers each answer.
+
+    The longest suffix wins. A suffix that begins with a dot matches a whole segment only: `.weight_scale` matches
+    `layers.0.weight_scale` and not `layers.0.my_weight_scale`.
+    """
+
+    def __init__(self, leaves: tuple[Leaf, ...], payloads: tuple[Payload, ...] = ()) -> None:
+        super().__init__()
+        self.leaves = sorted(leaves, key=lambda leaf: -len(leaf.suffix))
+        self.payloads = payloads
+        self.primary_suffixes = sorted({*(payload.suffix for payload in payloads), ".weight"}, key=len, reverse=True)
+
+    def __missing__(self, segment: str) -> Leaf | None:
+        dotted = "." + segment
+        for leaf in self.leaves:
+            if _ends_in(dotted, leaf.suffix):
+                self[segment] = leaf
+                return leaf
+        self[segment] = None
+        return None
+
+    def payload_of(self, segment: str, dtype: str) -> Payload | None:
+        """Return the payload whose name the segment bears, if the dtype is one of its own."""
+        dotted = "." + segment
+        for payload in self.payloads:
+            if _ends_in(dotted, payload.suffix) and (not payload.dtypes or dtype in payload.dtypes):
+                return payload
+        return None
+
+    def of_suffix(self, suffix: str) -> Leaf | None:
+        """Return the leaf of a tensor whose name is any stem followed by `suffix`, or None."""
+        return self[suffix.rpartition(".")[2] if "." in suffix else "stem" + suffix]
+
+    def primary_suffix(self, name: str) -> str:
+        """Return what a primary tensor's name ends in: `.weight`, a payload's suffix, or nothing for a bare parameter."""
+        return next((suffix for suffix in self.primary_suffixes if name.endswith(suffix)), "")
+
+    def relative_to(self, primary: str, side: str) -> str | None:
+        """Return the suffix of the leaf that is named `side` where its primary tensor is named `primary`.
+
+        Both are what follows one and the same stem: `.weight` and `.weight_scale_inv` give `_scale_inv`. None if no
+        leaf says so.
+        """
+        leaf = self.of_suffix(side)
+        if leaf is None or not side.endswith(leaf.suffix):
+            return None
+        stem = side[: len(side) - len(leaf.suffix)]
+        return leaf.suffix if any(stem + beside == primary for beside in leaf.beside) else None
+
+
+def _ends_in(dotted: str, suffix: str) -> bool:
+    """Whether a last segment, with its dot, ends in a suffix: one with a dot of its own stands for all of the segment."""
+    return dotted == suffix if suffix.startswith(".") else dotted.endswith(suffix)
