@@ -15,12 +15,12 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tensorhub_contracts.artifact_record import read_artifact
-from tensorhub_contracts.demand import read_demand
-from tensorhub_contracts.lanes_documents import read_lanes
-from tensorhub_contracts.problems import problem_details
-from tensorhub_contracts.satisfying import satisfies
-from tensorhub_contracts.schemas import json_schema
+from tensorhub_contracts.hub.artifact import read_artifact
+from tensorhub_contracts.hub.demand import read_demand
+from tensorhub_contracts.lanes.documents import read_lanes
+from tensorhub_contracts.hub.problem import problem_details
+from tensorhub_contracts.hub.satisfies import satisfies
+from tensorhub_contracts.reports.schemas import json_schema
 
 import tensorhub_contracts
 from tensorhub_contracts.errors import Refusal

@@ -63,7 +63,8 @@ def plan_production(source: Inspection, contract: str, skip: Sequence[str], only
 
 def produce(source: Inspection, production: Production, destination: Path, progress: Progress | None = None) -> Converted:
     """Write a planned production; see `convert` for what is raised, and `values-not-finite` for what cannot be quantized."""
-    from tensorhub_decoders.converting.convert import convert, fp8_quantization
+    from tensorhub_decoders.converting import fp8_quantization
+    from tensorhub_decoders.converting.convert import convert
 
     quantizers = {
         "hf.fp8-blockwise@1": fp8_quantization.quantize_block_scaled,
