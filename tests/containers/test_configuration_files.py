@@ -58,7 +58,14 @@ def test_the_order_of_keys_makes_no_difference_between_declarations(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    "change", [{"weight_block_size": [64, 128]}, {"activation_scheme": "static"}, {"fmt": "e5m2"}, {"quant_method": "awq"}]
+    "change",
+    [
+        {"weight_block_size": [64, 128]},
+        {"activation_scheme": "static"},
+        {"fmt": "e5m2"},
+        {"quant_method": "awq"},
+        {"scale_fmt": "ue8m0"},  # both declare the contract, each for itself
+    ],
 )
 @pytest.mark.parametrize("outer", [True, False])
 def test_two_declarations_that_differ_are_refused_naming_both(change: dict[str, Any], outer: bool, tmp_path: Path) -> None:

@@ -385,6 +385,11 @@ BROKEN_INDEXES = {
         "layers.0.weight",
         "more than once",
     ),
+    "a tensor twice, one of its shards escaped": (
+        f'{{"weight_map":{{{ENTRIES},"layers.0.weight":"model.safetensor\\u0073"}}}}'.encode(),
+        "layers.0.weight",
+        "more than once",
+    ),
     "metadata twice": (f'{{"metadata":{{}},"metadata":{{}},"weight_map":{{{ENTRIES}}}}}'.encode(), "metadata", "more than once"),
     "a Git LFS pointer": (b"version https://git-lfs.github.com/spec/v1\noid sha256:aa\nsize 5\n", INDEX, ""),
 }
@@ -456,6 +461,15 @@ def test_a_complete_numbered_family_needs_no_index(tmp_path: Path) -> None:
     assert [shard.name for shard in checkpoint.shards] == [shard_name(number, 3) for number in (1, 2, 3)]
     assert set(checkpoint.tensors) == set(DENSE)
     assert checkpoint.index_name == ""
+    assert checkpoint.extra_files == ()
+
+
+def test_a_file_beside_a_complete_numbered_family_is_reported_and_not_read(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path, DENSE, shards=2, index=False)
+    (folder / "consolidated.safetensors").write_bytes(b"not read, or this would be refused")
+    checkpoint = read_checkpoint(folder)
+    assert [shard.name for shard in checkpoint.shards] == [FIRST, SECOND]
+    assert checkpoint.extra_files == ("consolidated.safetensors",)
 
 
 def test_an_incomplete_numbered_family_lists_every_missing_number(tmp_path: Path) -> None:
@@ -475,6 +489,11 @@ def test_a_number_too_many_is_refused(extra: str, tmp_path: Path) -> None:
 
 AMBIGUOUS = {
     "a file and a numbered family": ["model.safetensors", FIRST, SECOND],
+    "a file and a numbered family of another base": [
+        "consolidated.safetensors",
+        shard_name(1, 2, "consolidated"),
+        shard_name(2, 2, "consolidated"),
+    ],
     "two canonical files": ["model.safetensors", "diffusion_pytorch_model.safetensors"],
     "two files": ["a.safetensors", "b.safetensors"],
     "two families": [FIRST, SECOND, "other-00001-of-00001.safetensors"],

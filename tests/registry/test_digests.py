@@ -13,6 +13,7 @@ import pytest
 from registry.writing import Table, changed, contract, shipped, small, to_toml
 
 from tensorhub_contracts import load_registry
+from tensorhub_contracts.digests import canonical_json
 from tensorhub_contracts.registry import parse_registry
 
 GOLDEN = Path(__file__).parents[1] / "data" / "released-digests.json"
@@ -65,6 +66,10 @@ def test_one_digest_computed_by_hand() -> None:
     )
     assert json.dumps(json.loads(text), sort_keys=True, separators=(",", ":")) == text  # it is canonical
     assert load_registry().digest(BLOCKWISE) == "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_a_fact_beyond_ascii_is_covered_as_it_is_written_in_utf_8() -> None:
+    assert canonical_json({"b": [1, True], "a": "é模"}) == '{"a":"é模","b":[1,true]}'.encode()
 
 
 INFORMATIVE: list[tuple[str, Any]] = [
