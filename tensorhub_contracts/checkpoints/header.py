@@ -86,14 +86,19 @@ def _read_buffer(source: bytes | bytearray | memoryview | mmap, name: str, limit
 def _read_path(path: str, name: str, limit: int) -> Header:
     """Read 8 + length bytes with exact positioned reads; read-ahead would pull megabytes around each header."""
     descriptor, size = open_regular(path, name=name)
+    position = 0
+
+    def read(count: int) -> bytes:
+        nonlocal position
+        data = os.pread(descriptor, count, position)
+        position += len(data)
+        return data
+
     try:
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
-        first = os.pread(descriptor, 8, 0)
-        length = _declared_length(first, size, name, limit, lambda count: os.pread(descriptor, count, 8))
-        raw = os.pread(descriptor, length, 8)
-        while len(raw) < length and (more := os.pread(descriptor, length - len(raw), 8 + len(raw))):
-            raw += more
+        length = _declared_length(_read_all(read, 8), size, name, limit, read)
+        raw = _read_all(read, length)
     except OSError as error:
         raise unreadable(path, error, name=name) from error
     finally:

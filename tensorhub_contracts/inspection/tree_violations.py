@@ -18,14 +18,21 @@ from tensorhub_contracts.registry.contract import Contract, Leaf
 
 
 def empty_violations(checkpoint: Checkpoint, groups: TensorGroups) -> Iterator[Violation]:
-    """A tree without a floating-point tensor is in no layout: that nothing is wrong with it proves nothing."""
+    """A tree without a floating-point tensor is in no layout: that nothing is wrong with it proves nothing.
+
+    Scales of a key or value cache are no weights, and nothing judges them.
+    """
     if not checkpoint.tensor_count:
         remedy = "Point at the checkpoint's weights."
         yield Violation("no-tensors", checkpoint.path, "at least one tensor", "none in any shard", remedy)
-    elif not (groups.dense or groups.quantized or groups.orphans or groups.cache_scales):
+    elif not (groups.dense or groups.quantized or groups.orphans):
         remedy = "Point at a model's weights."
         yield Violation(
-            "layout-unknown", checkpoint.path, "floating-point or packed weights", f"{len(groups.other)} tensors of other kinds", remedy
+            "layout-unknown",
+            checkpoint.path,
+            "floating-point or packed weights",
+            f"{checkpoint.tensor_count} tensors of other kinds",
+            remedy,
         )
 
 

@@ -64,9 +64,8 @@ def packed_violations(evidence: Evidence, contract: Contract) -> Iterator[Violat
             shaped = any(bind(pattern, geometry.shape) is not None for pattern in weight.patterns)
             if geometry.dtype in weight.dtypes and name.endswith(weight.suffix) and shaped:
                 stem = name.removesuffix(weight.suffix)
-                wanted = [tensor for role, tensor in form.tensors.items() if role != "weight" and not tensor.optional]
                 expected = " and ".join(
-                    f"{stem}{each.suffix} {' or '.join(each.dtypes)} {write_pattern(each.patterns[0])}" for each in wanted
+                    f"{stem}{each.suffix} {' or '.join(each.dtypes)} {write_pattern(each.patterns[0])}" for each in _sidecars(form)
                 )
                 found = f"no such tensor beside {geometry.dtype} {write_shape(geometry.shape)}"
                 remedy = "Restore the scale from the original; it is never assumed to be 1."

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.checkpoint_files import Tensors, write_checkpoint
+from tests.support.system_calls import bytes_read, needs_proc
+from tests.support.refusals import findings, refused, refused_alone, within
 
 from tensorhub_contracts import inspect
-from tensorhub_contracts.checkpoints.read import read_checkpoint
-from tests.support.checkpoint_files import Tensors, write_checkpoint
-from tests.support.refusals import findings, refused, refused_alone, within
-from tests.support.system_calls import bytes_read, needs_proc
+from tensorhub_contracts.checkpoints.checkpoint import read_checkpoint
 
 FP8: Tensors = {"layers.0.q_proj.weight": ("F8_E4M3", (256, 384)), "layers.0.q_proj.weight_scale_inv": ("F32", (2, 3))}
 DENSE: Tensors = {"layers.0.q_proj.weight": ("BF16", (256, 384))}
@@ -58,7 +58,14 @@ def test_the_order_of_keys_makes_no_difference_between_declarations(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    "change", [{"weight_block_size": [64, 128]}, {"activation_scheme": "static"}, {"fmt": "e5m2"}, {"quant_method": "awq"}]
+    "change",
+    [
+        {"weight_block_size": [64, 128]},
+        {"activation_scheme": "static"},
+        {"fmt": "e5m2"},
+        {"quant_method": "awq"},
+        {"scale_fmt": "ue8m0"},  # both declare the contract, each for itself
+    ],
 )
 @pytest.mark.parametrize("outer", [True, False])
 def test_two_declarations_that_differ_are_refused_naming_both(change: dict[str, Any], outer: bool, tmp_path: Path) -> None:

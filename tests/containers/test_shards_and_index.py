@@ -8,24 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.checkpoint_files import Tensors, header_bytes, payload_size, shard_name, write_checkpoint, write_index, write_raw, write_sparse
+from tests.support.refusals import findings, refused, refused_alone, well_formed, within
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensorhub_contracts import inspect
-from tensorhub_contracts.checkpoints.read import read_checkpoint
-from tensorhub_contracts.checkpoints.shard_index import parse_index
+from tensorhub_contracts.checkpoints.checkpoint import read_checkpoint
 from tensorhub_contracts.errors import Refusal
-from tests.support.checkpoint_files import (
-    Tensors,
-    header_bytes,
-    payload_size,
-    shard_name,
-    write_checkpoint,
-    write_index,
-    write_raw,
-    write_sparse,
-)
-from tests.support.refusals import findings, refused, refused_alone, well_formed, within
+from tensorhub_contracts.checkpoints.shard_index import parse_index
 
 BLOCKWISE = {"quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128], "activation_scheme": "dynamic"}}
 WEIGHT, SCALE = "experts.92.gate_proj.weight", "experts.92.gate_proj.weight_scale_inv"
@@ -394,6 +385,11 @@ BROKEN_INDEXES = {
         "layers.0.weight",
         "more than once",
     ),
+    "a tensor twice, one of its shards escaped": (
+        f'{{"weight_map":{{{ENTRIES},"layers.0.weight":"model.safetensor\\u0073"}}}}'.encode(),
+        "layers.0.weight",
+        "more than once",
+    ),
     "metadata twice": (f'{{"metadata":{{}},"metadata":{{}},"weight_map":{{{ENTRIES}}}}}'.encode(), "metadata", "more than once"),
     "a Git LFS pointer": (b"version https://git-lfs.github.com/spec/v1\noid sha256:aa\nsize 5\n", INDEX, ""),
 }
@@ -465,6 +461,15 @@ def test_a_complete_numbered_family_needs_no_index(tmp_path: Path) -> None:
     assert [shard.name for shard in checkpoint.shards] == [shard_name(number, 3) for number in (1, 2, 3)]
     assert set(checkpoint.tensors) == set(DENSE)
     assert checkpoint.index_name == ""
+    assert checkpoint.extra_files == ()
+
+
+def test_a_file_beside_a_complete_numbered_family_is_reported_and_not_read(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path, DENSE, shards=2, index=False)
+    (folder / "consolidated.safetensors").write_bytes(b"not read, or this would be refused")
+    checkpoint = read_checkpoint(folder)
+    assert [shard.name for shard in checkpoint.shards] == [FIRST, SECOND]
+    assert checkpoint.extra_files == ("consolidated.safetensors",)
 
 
 def test_an_incomplete_numbered_family_lists_every_missing_number(tmp_path: Path) -> None:
@@ -484,6 +489,11 @@ def test_a_number_too_many_is_refused(extra: str, tmp_path: Path) -> None:
 
 AMBIGUOUS = {
     "a file and a numbered family": ["model.safetensors", FIRST, SECOND],
+    "a file and a numbered family of another base": [
+        "consolidated.safetensors",
+        shard_name(1, 2, "consolidated"),
+        shard_name(2, 2, "consolidated"),
+    ],
     "two canonical files": ["model.safetensors", "diffusion_pytorch_model.safetensors"],
     "two files": ["a.safetensors", "b.safetensors"],
     "two families": [FIRST, SECOND, "other-00001-of-00001.safetensors"],

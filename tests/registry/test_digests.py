@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from tensorhub_contracts.registry.registry import load_registry, parse_registry
 from tests.support.registry_texts import Table, changed, contract, shipped, small, to_toml
+
+from tensorhub_contracts import load_registry
+from tensorhub_contracts.registry.digests import canonical_json
+from tensorhub_contracts.registry.registry import parse_registry
 
 GOLDEN = Path(__file__).parents[1] / "data" / "released-digests.json"
 BLOCKWISE = "hf.fp8-blockwise@1"
@@ -64,6 +66,10 @@ def test_one_digest_computed_by_hand() -> None:
     )
     assert json.dumps(json.loads(text), sort_keys=True, separators=(",", ":")) == text  # it is canonical
     assert load_registry().digest(BLOCKWISE) == "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_a_fact_beyond_ascii_is_covered_as_it_is_written_in_utf_8() -> None:
+    assert canonical_json({"b": [1, True], "a": "é模"}) == '{"a":"é模","b":[1,true]}'.encode()
 
 
 INFORMATIVE: list[tuple[str, Any]] = [

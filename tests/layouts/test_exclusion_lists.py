@@ -1,0 +1,85 @@
+"""The lists of modules that were not converted: every list and every entry is looked at, and none changes a verdict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.support.trees import BLOCKWISE, Fault, Tree, assert_accepted, assert_refused, bf16, fp8_config, judge, unit
+
+TREE: Tree = {**bf16("lm_head.weight", 512, 256), **unit("model.mlp.gate_proj", 512, 256)}
+UNIT = "model.mlp.gate_proj.weight"
+
+
+def where(entry: str) -> str:
+    return f"config.json: quantization_config: {entry}"
+
+
+@pytest.mark.parametrize("key", ["modules_to_not_convert", "ignore", "exclude_modules", "ignored_layers", "modules_to_not_quantize"])
+def test_a_list_counts_by_whatever_name_a_producer_gives_it(key: str, tmp_path: Path) -> None:
+    inspection = judge(tmp_path, TREE, fp8_config(**{key: ["lm_head", "visual"]}))
+    assert_accepted(inspection, BLOCKWISE, 1)
+    report = inspection.exclusions
+    assert (report.entries, report.matched, report.unmatched, report.unlisted) == (2, 1, ("visual",), ())
+
+
+def test_several_lists_count_together_and_an_entry_of_two_of_them_once(tmp_path: Path) -> None:
+    inspection = judge(tmp_path, TREE, fp8_config(ignore=["lm_head", "visual"], exclude_modules=["lm_head", "audio"]))
+    assert_accepted(inspection, BLOCKWISE, 1)
+    assert (inspection.exclusions.entries, inspection.exclusions.unmatched) == (3, ("visual", "audio"))
+
+
+def test_a_list_that_is_no_list_is_refused_and_the_others_are_read(tmp_path: Path) -> None:
+    inspection = judge(tmp_path, TREE, fp8_config(modules_to_not_convert="lm_head", ignore=["lm_head"]))
+    assert_refused(inspection, Fault("declaration-invalid", where("modules_to_not_convert"), "a list of module names", "'lm_head'"))
+    assert inspection.exclusions.matched == 1
+
+
+def test_every_invalid_pattern_is_listed_and_those_after_it_are_evaluated(tmp_path: Path) -> None:
+    inspection = judge(tmp_path, TREE, fp8_config(ignore=["re:(", "re:lm_head", "re:["]))
+    assert_refused(inspection, Fault("declaration-invalid", where("re:(")), Fault("declaration-invalid", where("re:[")))
+    assert inspection.exclusions.matched == 1
+
+
+def test_a_pattern_is_matched_from_the_beginning_of_a_module(tmp_path: Path) -> None:
+    """As `re.match` does, by which compressed-tensors means it; a literal is a run of segments wherever it stands."""
+    for entry, covered in (("re:mlp.gate", False), ("re:model.mlp.gate", True), ("re:.*mlp.gate", True), ("re:model", True)):
+        report = judge(tmp_path, TREE, fp8_config(ignore=[entry])).exclusions
+        assert report.contradicted == (((entry, UNIT),) if covered else ()), entry
+        assert report.unmatched == (() if covered else (entry,)), entry
+
+
+def test_a_pattern_that_is_not_evaluated_is_not_said_to_match_nothing(tmp_path: Path) -> None:
+    report = judge(tmp_path, TREE, fp8_config(ignore=["re:(a+)+b", "visual", "lm_head"])).exclusions
+    assert (report.not_evaluated, report.unmatched) == (("re:(a+)+b",), ("visual",))
+    assert (report.entries, report.matched) == (3, 1)
+
+
+@pytest.mark.parametrize("length", [1_000, 1_001, 100_000])
+def test_a_pattern_longer_than_1000_characters_is_refused(length: int, tmp_path: Path) -> None:
+    entry = "re:" + "a" * length
+    inspection = judge(tmp_path, TREE, fp8_config(ignore=[entry]))
+    if length == 1_000:
+        assert_accepted(inspection, BLOCKWISE, 1)
+        assert inspection.exclusions.unmatched == (entry,)
+    else:
+        assert_refused(inspection, Fault("declaration-invalid", where(entry[:80]), "a regular expression", ()))
+        assert "longer than 1000 characters" in inspection.violations[0].found
+
+
+def test_only_dense_matrices_are_said_to_be_unlisted(tmp_path: Path) -> None:
+    """A convolution or a vector could not have been quantized, so that nobody has to list it."""
+    dense: Tree = {"conv.weight": ("BF16", (4, 4, 3)), "norm.weight": ("BF16", (256,)), "head.weight": ("BF16", (512, 256))}
+    inspection = judge(tmp_path, {**TREE, **dense}, fp8_config(ignore=["lm_head"]))
+    assert_accepted(inspection, BLOCKWISE, 1)
+    assert inspection.exclusions.unlisted == ("head.weight",)
+
+
+@pytest.mark.parametrize("config", [None, {}, {"architectures": ["X"]}])
+def test_without_a_declaration_there_is_nothing_to_report(config: dict[str, object] | None, tmp_path: Path) -> None:
+    inspection = judge(tmp_path, bf16("lm_head.weight", 512, 256), config)
+    report = inspection.exclusions
+    assert_accepted(inspection, "plain.bf16@1")
+    assert (report.entries, report.matched) == (0, 0)
+    assert report.contradicted == report.by_suffix == report.unmatched == report.unlisted == report.not_evaluated == ()
+    assert not report.violations

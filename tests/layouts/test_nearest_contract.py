@@ -1,0 +1,44 @@
+"""Which contract a refused tree is judged against and said to look like: what a user reads first, so it is pinned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.support.trees import BLOCKWISE, Fault, Tree, assert_refused, fp8_config, judge, unit, why
+
+FP8 = fp8_config()
+
+
+@pytest.mark.parametrize("leaf", ["weight_scale_inv", "scale"])
+def test_a_scale_of_a_foreign_name_weighs_as_much_as_one_of_another_grid_and_dtype(leaf: str, tmp_path: Path) -> None:
+    """Two contracts are declared alike and differ in the name of the scale: with U8 exponents they tie, and the first one counts."""
+    tensors: Tree = {"w.weight": ("F8_E5M2", (576, 384)), f"w.{leaf}": ("U8", (576, 12))}
+    inspection = judge(tmp_path, tensors, FP8)
+    assert inspection.contract is None
+    assert inspection.nearest == BLOCKWISE, why(inspection)
+
+
+@pytest.mark.parametrize("leaf", ["scale", "weight_scale_inv", "qscale_weight"])
+def test_nvfp4_bytes_with_a_renamed_scale_are_still_nearest_to_nvfp4(leaf: str, tmp_path: Path) -> None:
+    """No layout of FP8 has weights of U8; that says as much as a foreign name of the scale, and what else differs decides."""
+    tensors: Tree = {"w.weight": ("U8", (576, 192)), f"w.{leaf}": ("F32", ()), "w.weight_scale_2": ("F32", ())}
+    inspection = judge(tmp_path, tensors)
+    assert inspection.contract is None
+    assert inspection.nearest == "modelopt.nvfp4@1", why(inspection)
+
+
+def test_a_unit_without_a_scale_makes_no_tree_look_like_the_contract_without_scales(tmp_path: Path) -> None:
+    """Storage is a layout of a whole tree: beside units with scales, one without is damaged and nothing else."""
+    inspection = judge(tmp_path, {**unit("a", 256, 128), "b.weight": ("F8_E4M3", (64, 64))}, FP8)
+    assert_refused(inspection, Fault("scale-missing", "b.weight"))
+    assert inspection.resembles == (BLOCKWISE,)
+
+
+def test_of_two_forms_that_differ_alike_the_first_is_named_and_of_others_the_closer_one(tmp_path: Path) -> None:
+    """A weight of rank 4 is neither a matrix nor a stack; a bare parameter is no matrix by its name as well."""
+    for name, expected in (("a.weight", "[out, in]"), ("a", "[experts, out, in]")):
+        inspection = judge(tmp_path, {**unit("b", 128, 128), name: ("F8_E4M3", (2, 2, 64, 32))}, FP8)
+        assert_refused(inspection, Fault("weight-rank", name, found="[2, 2, 64, 32]"), Fault("scale-missing", name))
+        (rank,) = (each for each in inspection.violations if each.code == "weight-rank")
+        assert rank.expected == expected
