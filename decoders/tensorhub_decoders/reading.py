@@ -15,19 +15,23 @@ from tensorhub_contracts.checkpoints.geometry import TensorEntry
 if TYPE_CHECKING:
     import torch
 
-#: The dtypes of the safetensors format that torch has, by torch's name.
+#: The dtypes of the safetensors format that a proved checkpoint may hold, by torch's name.
 _TORCH_NAMES: Final = {
     "BOOL": "bool",
     "U8": "uint8",
     "I8": "int8",
     "F8_E4M3": "float8_e4m3fn",
     "I16": "int16",
+    "U16": "uint16",
     "F16": "float16",
     "BF16": "bfloat16",
     "I32": "int32",
+    "U32": "uint32",
     "F32": "float32",
     "I64": "int64",
+    "U64": "uint64",
     "F64": "float64",
+    "C64": "complex64",
 }
 
 
@@ -86,8 +90,12 @@ class TensorReader:
         with self._opening:
             if shard not in self._descriptors:
                 descriptor = os.open(self._path(shard), os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    self._verify(shard, descriptor)
+                except BaseException:
+                    os.close(descriptor)  # kept, it would be read without a look the next time
+                    raise
                 self._descriptors[shard] = descriptor
-                self._verify(shard, descriptor)
             return self._descriptors[shard]
 
     def _verify(self, shard: str, descriptor: int) -> None:
@@ -108,7 +116,7 @@ class TensorReader:
 
 
 def torch_dtype(dtype: str) -> torch.dtype:
-    """Return torch's dtype for one of the safetensors format; raises KeyError for one that torch does not have."""
+    """Return torch's dtype for one of the safetensors format; raises KeyError for one that no proved checkpoint holds."""
     import torch
 
     found: torch.dtype = getattr(torch, _TORCH_NAMES[dtype])

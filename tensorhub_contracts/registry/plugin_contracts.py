@@ -122,35 +122,38 @@ def _faults(content: OwnedContractsFile, registry: Registry) -> Iterator[str]:
 
 
 def _leaf_faults(content: OwnedContractsFile, registry: Registry, leaf_names: LeafNames) -> Iterator[str]:
-    """Yield what would let a plugin's leaf change how trees of other contracts are judged.
+    """Yield what would let a plugin's leaf or payload change how trees of other contracts are judged.
 
     A leaf is known by the end of a name, and the longest end wins: one that ends in a shipped leaf's takes names away
     from it, and may do so only to say the same of them.
     """
-    sides = [
-        (form.primary.suffix, tensor.suffix)
-        for contract in content.contract
-        for form in contract.form
-        if "weight" in form.tensors
-        for role, tensor in form.tensors.items()
-        if role != "weight"
-    ]
-    used = {leaf_names.relative_to(primary, side) for primary, side in sides}
+    forms = [form for contract in content.contract for form in contract.form if "weight" in form.tensors]
+    used = {leaf_names.relative_to(form.primary.suffix, tensor.suffix) for form in forms for tensor in form.tensors.values()}
     for leaf in content.leaf:
         path = f"leaf ({leaf.suffix})"
         if any(leaf.suffix == shipped.suffix for shipped in registry.leaves):
             continue  # in the same words, or with_owned says so
         if leaf.suffix not in used:
             yield f"{path}.suffix: no form of these contracts has such a sidecar"
-        if leaf.suffix.rpartition(".")[2] in ("weight", "bias"):
+        if _names_ordinary(leaf.suffix):
             yield f"{path}.suffix: ordinary parameters have this name"
         for shipped in registry.leaves:
             says_the_same = leaf.role == shipped.role and not (leaf.needs_quantized and not shipped.needs_quantized)
             if leaf.suffix.endswith(shipped.suffix) and not says_the_same:
                 yield f"{path}: takes names from the shipped leaf {shipped.suffix} and says something else of them"
     for payload in content.payload:
-        if payload.suffix not in {shipped.suffix for shipped in registry.payloads} | {primary for primary, _ in sides}:
-            yield f"payload ({payload.suffix}).suffix: no form of these contracts has such a weight"
+        path = f"payload ({payload.suffix})"
+        if any(payload.suffix == shipped.suffix for shipped in registry.payloads):
+            continue
+        if all(payload.suffix != form.primary.suffix for form in forms):
+            yield f"{path}.suffix: no form of these contracts has such a weight"
+        if _names_ordinary(payload.suffix):
+            yield f"{path}.suffix: ordinary parameters have this name"
+
+
+def _names_ordinary(suffix: str) -> bool:
+    """Whether names of ordinary parameters end so."""
+    return any(name.endswith(suffix) for name in (".weight", ".bias"))
 
 
 def _producer(handle: str) -> str:

@@ -34,6 +34,7 @@ NAMES = {"BF16": torch.bfloat16, "F16": torch.float16, "F32": torch.float32}
 
 @pytest.fixture(scope="module")
 def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint for all tests, which change copies of it only."""
     folder = tmp_path_factory.mktemp("llama")
     fp8_llama(folder)
     return folder
@@ -255,14 +256,15 @@ def test_nothing_but_what_is_not_supported_here_moves_a_load_on(lanes: tuple[str
     assert caught.value.codes == (code,)
 
 
-def test_a_bad_value_moves_no_load_on(llama: Path) -> None:
+def test_a_bad_value_moves_no_load_on(llama: Path, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_bytes((llama / "config.json").read_bytes())
     content = bytearray((llama / "model.safetensors").read_bytes())
     header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
     begin = header["model.layers.0.mlp.up_proj.weight"]["data_offsets"][0]
     content[8 + int.from_bytes(content[:8], "little") + begin] = 0x7F
-    (llama / "model.safetensors").write_bytes(content)
+    (tmp_path / "model.safetensors").write_bytes(content)
     with pytest.raises(Refusal) as caught:
-        load(llama, lane=("fp8-w8a16", "fp8-w8a32"), dtype="BF16", resident=True)
+        load(tmp_path, lane=("fp8-w8a16", "fp8-w8a32"), dtype="BF16", resident=True)
     assert caught.value.codes == ("payload-values",)
 
 

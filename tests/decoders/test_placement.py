@@ -65,6 +65,8 @@ def test_experts_that_are_stacked_and_joined_are_followed_in_either_order() -> N
 def test_a_projection_that_is_joined_along_rows_is_followed() -> None:
     joined: Any = torch.cat([unit("q", 8, 6), unit("k", 2, 6), unit("v", 2, 6)])
     assert (joined.shape, joined.matrices) == ((12, 6), (("q", "k", "v"),))
+    alone: Any = torch.cat([unit("q", 8, 6)])
+    assert (alone.shape, alone.matrices) == ((8, 6), (("q",),))
 
 
 REFUSED: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {

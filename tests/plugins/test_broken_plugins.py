@@ -254,6 +254,16 @@ def test_b3_11_a_decoder_that_declares_nothing_is_not_ignored(install: Installer
         assert "declares no contract" in found["reason"]
 
 
+def test_b3_11_a_class_is_no_decoder_whatever_its_methods_declare(install: Installer) -> None:
+    method = "".join(f"    {line}\n" for line in declared(UNREAD).splitlines())
+    text = f"{HEAD}\nclass Decoders:\n{method}\n@hookimpl\ndef provide_decoders():\n    return [{{}}]\n"
+    site = install(plugin("methods", text.format("Decoders.decode")), plugin("classes", text.format("Decoders")))
+    named = site.by_name()
+    assert named["methods"]["state"] == "loaded"
+    assert named["classes"]["state"] == "broken"
+    assert "provide_decoders returned <class 'classes.Decoders'>, which declares no contract" in named["classes"]["reason"]
+
+
 def test_b3_11_contracts_that_are_none_are_not_ignored(install: Installer) -> None:
     found = install(plugin("unread", HEAD + "\n@hookimpl\ndef provide_contracts():\n    return {}\n")).by_name()["unread"]
     assert found["state"] == "broken"

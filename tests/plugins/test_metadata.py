@@ -262,7 +262,28 @@ def test_b3_18_a_finder_that_fails_is_survived(install: Installer, tmp_path: Pat
     site = with_finder(install, tmp_path / "finder", {}, body="raise RuntimeError('no distributions')")
     done = site.tensorhub("plugins", "--output", "json")
     assert done.code == 0, done.err[-1500:]
-    assert len(names(json.loads(done.out)["plugins"], "loaded")) == 4
+    report = json.loads(done.out)
+    assert len(names(report["plugins"], "loaded")) == 4
+    assert report["damaged"] == [{"metadata": "finder Finder", "reason": "RuntimeError: no distributions"}]
+    assert report["distributions"] == install().plugins()["distributions"], "what another finder knows is counted once"
+
+
+def test_b3_18_a_finder_that_fails_before_all_others_hides_none_of_them(install: Installer, tmp_path: Path) -> None:
+    site = with_finder(install, tmp_path / "finder", {}, body="raise RuntimeError('no distributions')")
+    place = site.path[0] / "sitecustomize.py"
+    place.write_text(place.read_text().replace("append(Finder)", "insert(0, Finder)"))
+    assert len(names(site.plugins()["plugins"], "loaded")) == 4
+
+
+def test_b3_18_a_distribution_without_a_folder_is_undamaged_if_it_declares_nothing(install: Installer, tmp_path: Path) -> None:
+    report = with_finder(install, tmp_path / "finder", {}).plugins()
+    assert (report["damaged"], report["distributions"]) == ([], install().plugins()["distributions"] + 1)
+
+
+def test_b3_18_a_distribution_that_gives_out_no_metadata_is_unknown_and_survived(install: Installer, tmp_path: Path) -> None:
+    body = "yield type('Bare', (Distribution,), {'metadata': None})()"
+    found = with_finder(install, tmp_path / "finder", {"entry_points.txt": FOUND}, body).by_name()["found"]
+    assert (found["distribution"], found["version"], found["state"]) == ("unknown distribution", "", "loaded")
 
 
 def test_an_egg_folder_on_the_path_is_seen_by_an_inspection_as_by_the_listing(install: Installer, tmp_path: Path) -> None:

@@ -166,3 +166,13 @@ def test_a_transposed_view_is_quantized_as_what_it_shows() -> None:
         for found, expected in zip(quantize(weight.T), quantize(weight.T.contiguous()), strict=True):
             assert torch.equal(bits(found), bits(expected))
     assert torch.equal(bits(quantize_unscaled(weight.T)), bits(quantize_unscaled(weight.T.contiguous())))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("quantize", [quantize_block_scaled, quantize_row_scaled, quantize_unscaled])
+def test_the_source_stays_as_it_was(quantize: Any, dtype: torch.dtype) -> None:
+    """Also values that are clamped, and in F32, which needs no widening."""
+    weight = noise(300, 144, dtype=dtype, spread=1000)
+    before = weight.clone()
+    quantize(weight)
+    assert torch.equal(bits(weight), bits(before))

@@ -93,7 +93,7 @@ class BlockStoredWeight(StoredWeight):
     def _scale_rows(self) -> torch.Tensor | None:
         if not self.first_row:
             return None
-        rows = torch.arange(self.first_row, self.first_row + self.weight.shape[0], device=self.weight.device)
+        rows = torch.arange(self.first_row, self.first_row + self.weight.shape[-2], device=self.weight.device)
         return (rows // BLOCK).to(torch.int32)
 
 

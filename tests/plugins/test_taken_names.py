@@ -1,0 +1,44 @@
+"""What is named once and described twice: a reference dequant of two plugins, a shipped name of two copies of our metadata."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from plugins.installing import Installer, Project, metadata_folder, names
+from plugins.sources import BLOCKWISE, contracts, decoding, owning, plugin
+
+
+def with_dequant(module: str, handle: str, scale: str, rounding: str) -> Project:
+    """Return a plugin with a contract of its own, and a dequant of the producer that it shares with others."""
+    dequant = f'\n[[reference_dequant]]\nname = "acme.dequant@1"\nformula = "weight * scale"\nrounding = "{rounding}"\n'
+    toml = contracts(handle, scale=scale).replace('reference_dequant = "none"', 'reference_dequant = "acme.dequant@1"')
+    return plugin(module, owning(toml + dequant, handle))
+
+
+def test_two_plugins_that_describe_one_dequant_differently_are_both_in_conflict(install: Installer) -> None:
+    one = with_dequant("one", "acme.one@1", '["out"]', "once.")
+    for rounding, states in (("once.", ("loaded", "loaded")), ("twice.", ("conflict", "conflict"))):
+        site = install(one, with_dequant("two", "acme.two@1", '["out", 1]', rounding))
+        for each in (site, site.ordered(1, 0)):
+            named = each.by_name()
+            assert (named["one"]["state"], named["two"]["state"]) == states
+    reasons = [named[name]["reason"] for name in ("one", "two")]
+    assert reasons == [f"reference dequant acme.dequant@1 is described differently by {other}" for other in ("two", "one")]
+
+
+def test_a_shipped_name_with_two_values_is_a_conflict_whichever_is_ours(install: Installer, tmp_path: Path) -> None:
+    """Two releases of this distribution on one path: nothing says whose module an import would find."""
+    metadata_folder(tmp_path / "other", "tensorhub-contracts", "0.0.1", "[tensorhub.decoders]\nplain = tensorhub_decoders.dense\n")
+    report = install().and_folder(tmp_path / "other").plugins()
+    assert names(report["plugins"], "conflict") == ["plain", "plain"]
+    assert names(report["plugins"], "loaded") == ["cozy-fp8-rowwise", "cozy-fp8-storage", "hf-fp8-blockwise"]
+    reasons = sorted(found["reason"] for found in report["plugins"] if found["state"] == "conflict")
+    assert reasons[0].startswith("its name is taken by tensorhub_decoders.dense of tensorhub-contracts 0.0.1")
+    assert reasons[1].startswith("its name is taken by tensorhub_decoders.plain of tensorhub-contracts")
+
+
+def test_a_winner_is_named_in_any_spelling_of_the_plugins_own_name(install: Installer) -> None:
+    site = install(plugin("quick", decoding(BLOCKWISE), entry="Acme_Int8", distribution="other"), torch=True)
+    for spelling in ("acme-int8", "Acme_Int8", "ACME.INT8"):
+        (contest,) = site.plugins(selection=f"{BLOCKWISE}={spelling}")["contests"]
+        assert contest["winner"] == "Acme_Int8"

@@ -1,0 +1,56 @@
+"""Names by which a plugin's packed weights are known without a sidecar: given by its forms, and never those of ordinary parameters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from checkpoint_writing import Tensors
+from layouts.judging import assert_accepted, judge
+from registry.test_owned_contracts import INT8, decoding, example, merged, read, refused
+from registry.writing import Table
+
+from tensorhub_contracts import inspect
+
+
+def with_payload(suffix: str, *, of_a_form: bool = True, sidecars: bool = False) -> Table:
+    """Return the example with a payload, whose name its form's weight has, alone or with the scale."""
+    tables = example()
+    tensors = tables["contract"][0]["form"][0]["tensors"]
+    if of_a_form:
+        tensors["weight"]["name"] = "{module}" + suffix
+        tables["leaf"] = [{"suffix": ".acme_factor", "role": "weight-scale", "beside": [suffix], "used_by": INT8}] if sidecars else []
+        tensors["scale"]["name"] = "{module}.acme_factor"
+        if not sidecars:
+            del tensors["scale"]
+    tables["payload"] = [{"suffix": suffix, "used_by": INT8}]
+    return tables
+
+
+def test_a_weight_that_its_name_alone_tells_from_integers_may_be_owned(tmp_path: Path) -> None:
+    """A format that keeps its scales among the bytes of the weight has no sidecar."""
+    tree: Tensors = {"a.acme_bytes": ("I8", (64, 32)), "b.acme_bytes": ("I8", (8, 64)), "norm.weight": ("BF16", (32,))}
+    registry = decoding(merged(with_payload(".acme_bytes")))
+    assert_accepted(inspect(judge(tmp_path, tree).path, registry=registry), INT8, 2)
+
+
+@pytest.mark.parametrize("suffix", ["", "t", "weight", ".weight", "s", ".bias"])
+@pytest.mark.parametrize("sidecars", [False, True])
+def test_a_payload_may_not_end_as_names_of_ordinary_parameters_do(suffix: str, sidecars: bool) -> None:
+    found = refused(lambda: read(with_payload(suffix, sidecars=sidecars)))
+    assert found == (f"contracts.toml: payload ({suffix}).suffix: ordinary parameters have this name",)
+
+
+@pytest.mark.parametrize("suffix", ["s", "ias", ".bias"])
+def test_a_leaf_may_not_end_as_names_of_ordinary_parameters_do(suffix: str) -> None:
+    tables = example()
+    tables["leaf"] = [{"suffix": suffix, "role": "weight-scale", "beside": [".weight"], "used_by": INT8}]
+    tables["contract"][0]["form"][0]["tensors"]["scale"]["name"] = "{module}.weight" + suffix
+    found = refused(lambda: read(tables))
+    assert f"contracts.toml: leaf ({suffix}).suffix: ordinary parameters have this name" in found
+
+
+def test_a_payload_is_the_name_of_a_weight_and_not_of_its_scale() -> None:
+    tables = with_payload(".acme_bytes", sidecars=True)
+    tables["payload"] = [{"suffix": ".acme_factor", "used_by": INT8}]
+    assert refused(lambda: read(tables)) == ("contracts.toml: payload (.acme_factor).suffix: no form of these contracts has such a weight",)
