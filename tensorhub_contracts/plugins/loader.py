@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 import pluggy
 
+from tensorhub_contracts.plugins import hookspecs
 from tensorhub_contracts.plugins.declaring import DecoderDeclaration, contract_decoders_of
 from tensorhub_contracts.plugins.discovery import EntryPointRecord
-from tensorhub_contracts.plugins import hookspecs
 from tensorhub_contracts.plugins.shipped_only import GROUP
 from tensorhub_contracts.registry.plugin_contracts import OwnedContracts
 

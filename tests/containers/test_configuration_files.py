@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.checkpoint_files import Tensors, write_checkpoint
-from tests.support.system_calls import bytes_read, needs_proc
-from tests.support.refusals import findings, refused, refused_alone, within
 
 from tensorhub_contracts import inspect
-from tensorhub_contracts.checkpoints.checkpoint import read_checkpoint
+from tensorhub_contracts.checkpoints.read import read_checkpoint
+from tests.support.checkpoint_files import Tensors, write_checkpoint
+from tests.support.refusals import findings, refused, refused_alone, within
+from tests.support.system_calls import bytes_read, needs_proc
 
 FP8: Tensors = {"layers.0.q_proj.weight": ("F8_E4M3", (256, 384)), "layers.0.q_proj.weight_scale_inv": ("F32", (2, 3))}
 DENSE: Tensors = {"layers.0.q_proj.weight": ("BF16", (256, 384))}

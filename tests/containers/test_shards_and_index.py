@@ -8,15 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.checkpoint_files import Tensors, header_bytes, payload_size, shard_name, write_checkpoint, write_index, write_raw, write_sparse
-from tests.support.refusals import findings, refused, refused_alone, well_formed, within
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensorhub_contracts import inspect
-from tensorhub_contracts.checkpoints.checkpoint import read_checkpoint
-from tensorhub_contracts.errors import Refusal
+from tensorhub_contracts.checkpoints.read import read_checkpoint
 from tensorhub_contracts.checkpoints.shard_index import parse_index
+from tensorhub_contracts.errors import Refusal
+from tests.support.checkpoint_files import (
+    Tensors,
+    header_bytes,
+    payload_size,
+    shard_name,
+    write_checkpoint,
+    write_index,
+    write_raw,
+    write_sparse,
+)
+from tests.support.refusals import findings, refused, refused_alone, well_formed, within
 
 BLOCKWISE = {"quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128], "activation_scheme": "dynamic"}}
 WEIGHT, SCALE = "experts.92.gate_proj.weight", "experts.92.gate_proj.weight_scale_inv"

@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.support.checkpoint_files import file_bytes, header_bytes, write_raw
-from tests.support.refusals import refused_alone
 
 from tensorhub_contracts.checkpoints.header import read_header
+from tests.support.checkpoint_files import file_bytes, header_bytes, write_raw
+from tests.support.refusals import refused_alone
 
 TENSORS = {"layers.0.weight": ("BF16", (8, 16)), "layers.1.weight": ("F32", (3,))}
 HEADER = header_bytes(TENSORS, {"format": "pt"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tensorhub_decoders.resident_weight import BlockStoredWeight, RowStoredWeight
+from tensorhub_decoders.resident.stored_weight import BlockStoredWeight, RowStoredWeight
 
 
 def codes(*shape: int) -> torch.Tensor:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import tensorhub_decoders.reading as reading
 import torch
-from checkpoint_writing import file_bytes, header_bytes
 from tensorhub_decoders.reading import TensorReader, stored_names
 
 from tensorhub_contracts import Refusal, inspect, load
+from tests.support.checkpoint_files import file_bytes, header_bytes
 
 #: What a dense checkpoint may hold beside its weights: the dtype in a header, and torch's.
 DTYPES = {

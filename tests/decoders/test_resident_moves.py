@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from tensorhub_decoders.resident_linear import BlockFp8Linear
-from tensorhub_decoders.resident_weight import BlockStoredWeight
+from tensorhub_decoders.resident.linear import BlockFp8Linear
+from tensorhub_decoders.resident.stored_weight import BlockStoredWeight
 
 
 def codes() -> torch.Tensor:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from checkpoint_writing import write_checkpoint
 
 from tensorhub_contracts import load
+from tests.support.checkpoint_files import write_checkpoint
 
 
 @pytest.fixture

@@ -15,15 +15,15 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tensorhub_contracts.hub.artifact import read_artifact
-from tensorhub_contracts.hub.demand import read_demand
-from tensorhub_contracts.lanes.documents import read_lanes
-from tensorhub_contracts.hub.problem import problem_details
-from tensorhub_contracts.hub.satisfies import satisfies
-from tensorhub_contracts.reports.schemas import json_schema
 
 import tensorhub_contracts
 from tensorhub_contracts.errors import Refusal
+from tensorhub_contracts.hub.artifact import read_artifact
+from tensorhub_contracts.hub.demand import read_demand
+from tensorhub_contracts.hub.problem import problem_details
+from tensorhub_contracts.hub.satisfies import satisfies
+from tensorhub_contracts.lanes.documents import read_lanes
+from tensorhub_contracts.reports.schemas import json_schema
 
 VECTORS = {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(Path(__file__).with_name("satisfies").glob("*.json"))}
 COMPARED = {"component", "contract", "lane", "decoder", "rejected"}

@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 from tensorhub_cuda.catalog import KERNELS, kernel, read_source
+from tensorhub_cuda.environment import look as looking
 from tensorhub_cuda.environment.facts import Driver, EnvironmentFacts, Module, Nvrtc, NvrtcPackage, Torch, find_problems
 from tensorhub_cuda.environment.look import environment, kernel_there
-from tensorhub_cuda.environment import look as looking
 from tensorhub_cuda.errors import KernelBuildError
 from tensorhub_cuda.nvrtc import compile as compiling
 from tensorhub_cuda.nvrtc.cache import build_cubin

@@ -6,12 +6,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.checkpoint_files import write_checkpoint
-from tests.support.trees import BLOCKWISE, Fault, Tree, assert_accepted, assert_refused, compressed_tensors_config, fp8_config, judge, unit, why
-from tests.support.registry_texts import Table, changed, contract, small, to_toml
 
 from tensorhub_contracts import inspect
 from tensorhub_contracts.registry.registry import parse_registry
+from tests.support.checkpoint_files import write_checkpoint
+from tests.support.registry_texts import Table, changed, contract, small, to_toml
+from tests.support.trees import (
+    BLOCKWISE,
+    Fault,
+    Tree,
+    assert_accepted,
+    assert_refused,
+    compressed_tensors_config,
+    fp8_config,
+    judge,
+    unit,
+    why,
+)
 
 WHERE = "config.json: quantization_config: "
 OTHER_BLOCK = Fault("declaration-mismatch", f"{WHERE}weight_block_size", "[128, 128]", "[64, 64]")

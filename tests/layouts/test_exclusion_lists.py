@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from tests.support.trees import BLOCKWISE, Fault, Tree, assert_accepted, assert_refused, bf16, fp8_config, judge, unit
 
 TREE: Tree = {**bf16("lm_head.weight", 512, 256), **unit("model.mlp.gate_proj", 512, 256)}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
+from tensorhub_contracts import Inspection
 from tests.support.trees import (
     BLOCKWISE,
     TREE,
@@ -19,8 +21,6 @@ from tests.support.trees import (
     stacked_unit,
     unit,
 )
-
-from tensorhub_contracts import Inspection
 
 NVFP4: Tree = {"w.weight": ("U8", (576, 192)), "w.weight_scale": ("F8_E4M3", (576, 24)), "w.weight_scale_2": ("F32", ())}
 DECLARED_NVFP4 = {"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}}

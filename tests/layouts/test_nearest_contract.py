@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from tests.support.trees import BLOCKWISE, Fault, Tree, assert_refused, fp8_config, judge, unit, why
 
 FP8 = fp8_config()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from plugins.installing import Installer, Site
-from plugins.sources import UNREAD, contracts, decoding, int8, owning, plugin
+from tests.support.environments import Installer, Site
+from tests.support.plugin_sources import UNREAD, contracts, decoding, int8, owning, plugin
 
 _STATES = "print(json.dumps({each.name: [each.state, each.reason] for each in installed_plugins().plugins}), file=sys.stderr)"
 _HEAD = "import json, signal, sys, threading\nfrom tensorhub_contracts import installed_plugins\n"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from plugins.installing import Installer, Project, metadata_folder, names
-from plugins.sources import BLOCKWISE, contracts, decoding, owning, plugin
+from tests.support.environments import Installer, Project, metadata_folder, names
+from tests.support.plugin_sources import BLOCKWISE, contracts, decoding, owning, plugin
 
 
 def with_dequant(module: str, handle: str, scale: str, rounding: str) -> Project:

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.registry_texts import Table, changed, contract, shipped, small, to_toml
 
-from tensorhub_contracts import load_registry
 from tensorhub_contracts.registry.digests import canonical_json
-from tensorhub_contracts.registry.registry import parse_registry
+from tensorhub_contracts.registry.registry import load_registry, parse_registry
+from tests.support.registry_texts import Table, changed, contract, shipped, small, to_toml
 
 GOLDEN = Path(__file__).parents[1] / "data" / "released-digests.json"
 BLOCKWISE = "hf.fp8-blockwise@1"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.registry_texts import Table, changed, contract, small, to_toml
 
-from tensorhub_contracts import RegistryError, load_registry
+from tensorhub_contracts import RegistryError
+from tensorhub_contracts.registry.registry import load_registry, parse_registry
 from tensorhub_contracts.registry.sidecar_names import LeafNames
-from tensorhub_contracts.registry.registry import parse_registry
+from tests.support.registry_texts import Table, changed, contract, small, to_toml
 
 BLOCKWISE = "hf.fp8-blockwise@1"
 

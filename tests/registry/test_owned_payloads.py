@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from checkpoint_writing import Tensors
-from layouts.judging import assert_accepted, judge
-from registry.test_owned_contracts import INT8, decoding, example, merged, read, refused
-from registry.writing import Table
 
 from tensorhub_contracts import inspect
+from tests.registry.test_owned_contracts import INT8, decoding, example, merged, read, refused
+from tests.support.checkpoint_files import Tensors
+from tests.support.registry_texts import Table
+from tests.support.trees import assert_accepted, judge
 
 
 def with_payload(suffix: str, *, of_a_form: bool = True, sidecars: bool = False) -> Table:
