@@ -88,7 +88,7 @@ _HOMES = {
     "satisfies": "hub.satisfies",
 }
 
-__all__ = ["__version__", *_HOMES]
+__all__ = sorted(("__version__", *_HOMES))
 
 
 def __getattr__(name: str) -> Any:
