@@ -475,6 +475,22 @@ def test_another_component_that_has_changed_since_it_was_inspected_is_refused(ro
     assert sorted(path.name for path in root.parent.iterdir()) == ["source"]
 
 
+def test_another_component_that_is_cut_while_it_is_copied_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shard = root / "vae" / "diffusion_pytorch_model.safetensors"
+    size = shard.stat().st_size
+    monkeypatch.setattr(converting, "_PIECE", 1000)
+
+    def cut_in_the_middle_of_the_last_file(done: int, total: int) -> None:
+        if total - size / 2 < done < total:
+            os.truncate(shard, size // 4)
+
+    source = inspect(root, "transformer")
+    with pytest.raises(Refusal) as caught:
+        produce(source, plan_production(source, ROWWISE, (), ()), root.parent / "made", cut_in_the_middle_of_the_last_file)
+    assert [(each.code, each.object) for each in caught.value.violations] == [("file-changed", "vae/diffusion_pytorch_model.safetensors")]
+    assert sorted(path.name for path in root.parent.iterdir()) == ["source"]
+
+
 def test_values_that_cannot_be_converted_leave_nothing_and_copy_nothing(root: Path) -> None:
     shutil.rmtree(root / "transformer")
     bad = noise(130, 144)
