@@ -324,7 +324,7 @@ def test_killed_at_random_and_run_again(tmp_path: Path, command: str) -> None:
     rest = ["--contract", BLOCKWISE, *TRANSFORMER] if command == "produce" else ["--dtype", "f32", "--component", "text_encoder"]
     arguments = [command, str(source), "DST", *rest]
     request = {"arguments": arguments, "destination": str(tmp_path / "made"), "kills": KILLS, "factor": 0.7, "seed": 5}
-    script = Path(__file__).parents[1] / "support" / "interrupts.py"
+    script = Path(__file__).with_name("killing.py")
     process = subprocess.run(
         [sys.executable, script, json.dumps(request)],
         capture_output=True,
@@ -472,6 +472,22 @@ def test_another_component_that_has_changed_since_it_was_inspected_is_refused(ro
         produce(source, production, root.parent / "made")
     assert caught.value.codes == ("file-changed",)
     assert caught.value.violations[0].object == "vae/diffusion_pytorch_model.safetensors"
+    assert sorted(path.name for path in root.parent.iterdir()) == ["source"]
+
+
+def test_another_component_that_is_cut_while_it_is_copied_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shard = root / "vae" / "diffusion_pytorch_model.safetensors"
+    size = shard.stat().st_size
+    monkeypatch.setattr(converting, "_PIECE", 1000)
+
+    def cut_in_the_middle_of_the_last_file(done: int, total: int) -> None:
+        if total - size / 2 < done < total:
+            os.truncate(shard, size // 4)
+
+    source = inspect(root, "transformer")
+    with pytest.raises(Refusal) as caught:
+        produce(source, plan_production(source, ROWWISE, (), ()), root.parent / "made", cut_in_the_middle_of_the_last_file)
+    assert [(each.code, each.object) for each in caught.value.violations] == [("file-changed", "vae/diffusion_pytorch_model.safetensors")]
     assert sorted(path.name for path in root.parent.iterdir()) == ["source"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,10 +15,12 @@ import click
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from tensorhub_decoders.converting.fp8_quantization import quantize_block_scaled, quantize_row_scaled, quantize_unscaled
 from tensorhub_decoders.upcast.reference import dequantize_block_scaled
 
 from tensorhub_contracts import __version__, inspect
+from tensorhub_contracts.registry.registry import load_registry
 from tests.support.cli import TENSORHUB, environment
 from tests.support.conversions import (
     BLOCKWISE,
@@ -83,6 +86,7 @@ def test_shards_index_and_provenance(tmp_path: Path, source: Path) -> None:
     index = json.loads((tmp_path / "made" / "model.safetensors.index.json").read_text())
     assert {name: shard for name, shard in index["weight_map"].items() if not name.endswith("_scale_inv")} == old
     assert all(old[name.removesuffix("_scale_inv")] == shard for name, shard in index["weight_map"].items())
+    assert list(index["weight_map"]) == sorted(index["weight_map"])
     assert index["metadata"]["total_size"] == sum(tensor.nbytes for tensor in load(tmp_path / "made").values())
     with safe_open(tmp_path / "made" / "model-00001-of-00002.safetensors", "pt") as file:
         headers = inspect(source).checkpoint
@@ -94,6 +98,31 @@ def test_shards_index_and_provenance(tmp_path: Path, source: Path) -> None:
             "tensorhub.produced_by": f"tensorhub-contracts {__version__}",
             "tensorhub.source_headers": headers.headers_digest,
         }
+
+
+@pytest.mark.parametrize("base", ["model", "diffusion_pytorch_model"])
+def test_shards_without_an_index_get_one(tmp_path: Path, base: str) -> None:
+    source = save(tmp_path / "source", {"a.weight": noise(16, 16)}, {"b.weight": noise(16, 16)}, base=base)
+    (source / f"{base}.safetensors.index.json").unlink()
+    done("produce", source, tmp_path / "made", "--contract", BLOCKWISE)
+    index = json.loads((tmp_path / "made" / f"{base}.safetensors.index.json").read_text())
+    assert index["weight_map"]["b.weight_scale_inv"] == f"{base}-00002-of-00002.safetensors"
+    assert sorted(index["weight_map"]) == sorted(load(tmp_path / "made"))
+
+
+def test_a_tensor_in_two_shards_is_written_once_as_the_shard_has_it_that_counts(tmp_path: Path) -> None:
+    right, stale, norm = noise(128, 128), noise(128, 128, seed=1), noise(9)
+    source = save(tmp_path / "source", {"a.weight": right, "norm": norm}, {"b.weight": noise(16, 16)})
+    save_file({"a.weight": stale, "b.weight": noise(16, 16), "norm": norm + 1}, source / "model-00002-of-00002.safetensors")
+    report = done("produce", source, tmp_path / "made", "--contract", BLOCKWISE)
+    assert report["quantized"] == ["a.weight", "b.weight"]
+    second = load_file(tmp_path / "made" / "model-00002-of-00002.safetensors")
+    assert sorted(second) == ["b.weight", "b.weight_scale_inv"]
+    made = load(tmp_path / "made")
+    assert torch.equal(bits(made["a.weight"]), bits(quantize_block_scaled(right)[0]))
+    assert torch.equal(made["norm"], norm)
+    done("decode", tmp_path / "made", tmp_path / "dense", "--dtype", "bf16")
+    assert len(load(tmp_path / "dense")) == 3
 
 
 def test_the_declaration_of_blockwise_and_none_of_the_others(tmp_path: Path, source: Path) -> None:
@@ -232,7 +261,7 @@ def test_files_that_are_copied_and_files_that_are_not(tmp_path: Path) -> None:
     (source / "tokenizer.json").symlink_to(tmp_path / "blob")
     (source / "generation_config.json").write_text("{}")
     (source / "onnx").mkdir()
-    for name in ("pytorch_model.bin", "training_args.bin", "old.ckpt", "x.pt", "x.pth", "pytorch_model.bin.index.json"):
+    for name in ("pytorch_model.bin", "training_args.bin", "old.ckpt", "x.pt", "x.pth", "SHOUTED.PT", "pytorch_model.bin.index.json"):
         (source / name).write_bytes(b"weights")
     (source / "innocent.dat").write_bytes(b"\x80\x04pickle")
     (source / "archive").write_bytes(b"PK\x03\x04....")
@@ -256,6 +285,35 @@ def test_a_name_that_a_scale_would_take_is_refused_before_anything_is_written(tm
     violations = refused("produce", source, tmp_path / "made", "--contract", BLOCKWISE)
     assert {each["code"] for each in violations} <= {"scale-ambiguous", "layout-mixed", "scale-leaf-foreign"}
     assert sorted(os.listdir(tmp_path)) == ["source"]
+
+
+@pytest.mark.parametrize("contract", [BLOCKWISE, ROWWISE])
+def test_a_source_that_has_a_name_that_a_scale_would_get_is_in_no_contract(tmp_path: Path, contract: str) -> None:
+    """A plan can therefore write no name twice, and does not look for it."""
+    scale = "_scale_inv" if contract == BLOCKWISE else "_scale"
+    names = ["a.weight", "experts.gate_up"] if contract == BLOCKWISE else ["a.weight"]
+    for name in names:
+        weight = noise(3, 16, 16) if name == "experts.gate_up" else noise(16, 16)
+        for number, taken in enumerate((noise(16), torch.arange(3), noise(1, 1, dtype=torch.float32))):
+            source = save(tmp_path / f"{name}{number}", {name: weight, name + scale: taken})
+            assert "scale-orphan" in {each["code"] for each in refused("produce", source, tmp_path / "made", "--contract", contract)}
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("name", ["hf_quant_config", "params"])
+def test_a_source_that_declares_something_beside_its_configuration_is_in_no_contract_that_is_converted(
+    tmp_path: Path, source: Path, name: str
+) -> None:
+    """A plan can therefore look at `config.json` alone."""
+    done("produce", source, tmp_path / "blocks", "--contract", BLOCKWISE)
+    for folder in (shutil.copytree(source, tmp_path / "dense"), tmp_path / "blocks"):
+        (folder / f"{name}.json").write_text(json.dumps({"quantization": {"quant_algo": "FP8"}}))
+        for command in (("produce", "--contract", BLOCKWISE, "--only", "embed.*"), ("decode", "--dtype", "bf16")):
+            assert refused(command[0], folder, tmp_path / "made", *command[1:])
+        assert inspect(folder).contract is None
+    registry = load_registry()
+    converted = {handle for edge in registry.conversions for handle in (*edge.source, *edge.to)}
+    assert {each.source for handle in converted for each in registry.contracts[handle].declares} == {"quantization_config"}
 
 
 def test_odd_sizes_stay_aligned(tmp_path: Path) -> None:

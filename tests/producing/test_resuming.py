@@ -51,7 +51,7 @@ def test_killed_at_random_and_run_again(tmp_path: Path, source: Path, command: s
         done("produce", source, tmp_path / "fp8", "--contract", BLOCKWISE, *SKIP)
         arguments = ["decode", str(tmp_path / "fp8"), "DST", "--dtype", "f32"]
     request = {"arguments": arguments, "destination": str(tmp_path / "made"), "kills": KILLS, "factor": 0.7, "seed": 11}
-    script = Path(__file__).parents[1] / "support" / "interrupts.py"
+    script = Path(__file__).with_name("killing.py")
     process = subprocess.run(
         [sys.executable, script, json.dumps(request)],
         capture_output=True,
@@ -213,6 +213,32 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path, source: Path) -
     done(*arguments)
 
 
+def test_a_destination_that_was_made_meanwhile_is_not_taken_for_what_the_run_made(tmp_path: Path, unfinished: tuple[Any, ...]) -> None:
+    (tmp_path / "made").mkdir()
+    assert refused(*unfinished)[0]["code"] == "destination-exists"
+    assert list((tmp_path / "made").iterdir()) == []
+    (tmp_path / "made").rmdir()
+    assert done(*unfinished)["shards_resumed"] == 2
+
+
+def test_what_others_put_beside_the_unfinished_work_stays(tmp_path: Path, unfinished: tuple[Any, ...]) -> None:
+    partial = tmp_path / "made.partial"
+    (partial / "notes").mkdir()
+    (partial / "thesis.tex").write_text("mine")
+    assert done(*unfinished)["shards_resumed"] == 2
+    assert sorted(path.name for path in partial.iterdir()) == ["notes", "thesis.tex"]
+    assert refused(*unfinished)[0]["code"] == "destination-exists"
+
+
+def test_a_link_to_a_folder_is_removed_from_the_unfinished_work_and_its_target_is_not(tmp_path: Path, unfinished: tuple[Any, ...]) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "thesis.tex").write_text("mine")
+    (tmp_path / "made.partial" / "checkpoint" / "link").symlink_to(tmp_path / "folder")
+    assert done(*unfinished)["shards_resumed"] == 2
+    assert not os.path.lexists(tmp_path / "made" / "link")
+    assert (tmp_path / "folder" / "thesis.tex").read_text() == "mine"
+
+
 def test_two_at_once(tmp_path: Path, source: Path, unfinished: tuple[Any, ...]) -> None:
     descriptor = os.open(tmp_path / "made.partial", os.O_RDONLY)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -258,6 +284,32 @@ def test_a_source_that_changes_meanwhile_is_refused(tmp_path: Path, monkeypatch:
 
 def test_an_output_error_is_no_refusal() -> None:
     assert not issubclass(OutputError, OSError)
+
+
+@pytest.mark.parametrize("stops_after", [0, 1])
+def test_a_run_that_is_killed_while_it_removes_the_folder_is_known_to_have_come_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stops_after: int
+) -> None:
+    """The state goes last, after what a run before left of it half-written."""
+    unlink, left = Path.unlink, [stops_after]
+
+    def stopping(path: Path, *arguments: Any, **named: Any) -> None:
+        if left[0] == 0:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        unlink(path, *arguments, **named)
+
+    with UnfinishedOutput(tmp_path / "made", {"source": "x"}) as output:
+        output.publish()
+        (output.folder / "state.json.writing").write_bytes(b"half")
+        monkeypatch.setattr(Path, "unlink", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            output.remove()
+        monkeypatch.undo()
+    with UnfinishedOutput(tmp_path / "made", {"source": "x"}) as output:
+        assert output.published
+        output.remove()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["made"]
 
 
 PIPELINE = ["README.md", "a/config.json", "a/x.safetensors", "z/config.json", "z/tokenizer.json", "zoo.txt", "model_index.json"]

@@ -141,11 +141,12 @@ def _names_of(kept: set[str], shards: tuple[str, ...]) -> dict[str, str]:
 
 
 def _index_name(checkpoint: Checkpoint, shards: int) -> str:
-    """Return the name of the index: the source's, or the usual one if the source has several shards and no index."""
+    """Return the name of the index: the source's, or the usual one if several shards are written and the source has no index."""
     if checkpoint.index_name or shards < 2:
         return checkpoint.index_name
     matched = NUMBERED.match(next(iter(checkpoint.headers)))
-    return f"{matched[1] if matched else 'model'}.safetensors.index.json"
+    assert matched is not None  # several shards that no index names are numbered
+    return f"{matched[1]}.safetensors.index.json"
 
 
 def _provenance(checkpoint: Checkpoint, contract: str) -> dict[str, str]:
@@ -158,18 +159,19 @@ def _provenance(checkpoint: Checkpoint, contract: str) -> dict[str, str]:
 
 
 def _prove(plan: ConversionPlan, source: Checkpoint) -> None:
-    """Judge the headers that would be written as `tensorhub inspect` judges those of files."""
-    repeated = _repeated(plan)
-    if repeated:
-        remedy = "Rename the tensor, or leave the weight beside it dense."
-        raise Refusal([Violation("tensor-duplicate", name, "each name once", "a scale of the same name", remedy) for name in repeated])
+    """Judge the headers that would be written as `tensorhub inspect` judges those of files.
+
+    Only `config.json` can declare something: contracts that are converted know no other place, so that a source that
+    declares its layout elsewhere is in none of them. No name is written twice: a tensor that has the name that a scale
+    would get is a scale without a quantized weight, for which the source is refused.
+    """
     config = source.config if plan.config is None else plan.config
     checkpoint = Checkpoint(
         path=source.path,
         component=source.component,
         headers={each.name: parse_header(each.file.header, file_size=each.file.size, name=each.name) for each in plan.shards},
         shard_of=plan.weight_map,
-        declarations=(*_declared(config), *(each for each in source.declarations if not each.where.startswith("config.json"))),
+        declarations=tuple(_declared(config)),
         config=config,
         index_name=plan.index_name,
         extra_files=(),
@@ -182,12 +184,6 @@ def _prove(plan: ConversionPlan, source: Checkpoint) -> None:
     if found.contract != plan.contract:
         remedy = "Choose other tensors: as chosen, what is written would be read as another layout."
         raise Refusal([Violation("contract-mismatch", source.path, plan.contract, f"{found.contract}, if it were written", remedy)])
-
-
-def _repeated(plan: ConversionPlan) -> list[str]:
-    names = [each.name for shard in plan.shards for step in shard.steps for each in step.written.values()]
-    seen: set[str] = set()
-    return [name for name in names if name in seen or seen.add(name)]  # type: ignore[func-returns-value]  # add returns None
 
 
 def _declared(config: Mapping[str, Any]) -> Iterator[DeclarationSource]:

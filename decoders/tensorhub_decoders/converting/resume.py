@@ -20,6 +20,7 @@ from tensorhub_decoders.converting.plan import ConversionPlan
 from tensorhub_decoders.converting.shard_writing import FilePlan, sync_folder, write_whole
 
 _STATE: Final = "state.json"
+_STATE_UNDER_WAY: Final = f"{_STATE}.writing"
 _CHECKPOINT: Final = "checkpoint"
 
 #: The names of the files that are written after all others, from the last one on: without them there is no pipeline, and no checkpoint.
@@ -111,11 +112,16 @@ class UnfinishedOutput:
         sync_folder(self.destination.parent)
 
     def remove(self) -> None:
-        """Remove DST.partial, the state last: until then a rerun knows what the folder is."""
-        shutil.rmtree(self.checkpoint, ignore_errors=True)
-        for path in sorted(self.folder.iterdir(), key=lambda path: path.name == _STATE):
-            path.unlink()
-        self.folder.rmdir()
+        """Remove DST.partial, the state last: until then a rerun knows what the folder is.
+
+        What somebody else put into it stays, and the folder with it.
+        """
+        if self.checkpoint.exists():
+            shutil.rmtree(self.checkpoint)
+        for name in (_STATE_UNDER_WAY, _STATE):
+            (self.folder / name).unlink(missing_ok=True)
+        if not any(self.folder.iterdir()):
+            self.folder.rmdir()
 
     def _hold(self) -> None:
         try:
@@ -138,7 +144,7 @@ class UnfinishedOutput:
         path = self.folder / _STATE
         remedy = f"Remove {self.folder} to begin anew, or write to another destination."
         if not path.is_file():
-            strange = sorted(each.name for each in self.folder.iterdir() if each.name not in (f"{_STATE}.writing", _CHECKPOINT))
+            strange = sorted(each.name for each in self.folder.iterdir() if each.name not in (_STATE_UNDER_WAY, _CHECKPOINT))
             if strange or (self.checkpoint.exists() and any(self.checkpoint.iterdir())):
                 found = ", ".join(strange[:5]) or f"{_CHECKPOINT}, which is not empty, and no {_STATE}"
                 raise Refusal([Violation("partial-foreign", str(self.folder), "a folder that a conversion left", found, remedy)])

@@ -90,7 +90,6 @@ class ShardFile:
         """Flush the file to the disk and give it its name; raises ValueError if not every tensor was written."""
         if self._missing:
             raise ValueError(f"{self._path.name}: {self._missing} bytes were not written")
-        os.ftruncate(self._descriptor, self._plan.size)  # a file whose last tensor is empty, or that has none
         os.fsync(self._descriptor)
         os.close(self._descriptor)
         self._descriptor = -1
