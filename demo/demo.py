@@ -1,5 +1,5 @@
 """The main job on real input: `make demo` makes checkpoints of published geometry and tiny real models and inspects each, produces
-FP8 from a dense model, asks whether this environment satisfies it, and loads and runs it.
+FP8 from an unquantized model, asks whether this environment satisfies it, and loads and runs it.
 
 The large ones are sparse: real headers of their true apparent size, whose payload is a hole that takes no disk. Exits
 with 1 if a verdict is not the expected one.
@@ -97,15 +97,15 @@ def expected(case: Case, report: dict[str, Any]) -> bool:
 
 
 def produce_and_ask() -> list[str]:
-    """Produce both FP8 layouts from a dense model, and ask whether this environment satisfies one: as asked, and not as asked."""
+    """Produce both FP8 layouts from an unquantized model, and ask whether this environment satisfies one: as asked, and not as asked."""
     folder = FOLDER.relative_to(ROOT)
-    dense, block, rows = f"{folder}/tiny-llama-dense", f"{folder}/produced-block", f"{folder}/produced-rows"
+    unquantized, block, rows = f"{folder}/tiny-llama-dense", f"{folder}/produced-block", f"{folder}/produced-rows"
     artifact, lanes = f"{folder}/artifact.json", f"{folder}/lanes.json"
     kept = ("--skip", "model.embed_tokens.weight", "--skip", "lm_head.weight")
     satisfied = ("satisfies", artifact, "--image", lanes, "--accept", "hf.fp8-blockwise@1")
     questions = (
-        (("produce", dense, block, "--contract", "hf.fp8-blockwise@1", *kept), 0),
-        (("produce", dense, rows, "--contract", "cozy.fp8-rowwise@1", *kept), 0),
+        (("produce", unquantized, block, "--contract", "hf.fp8-blockwise@1", *kept), 0),
+        (("produce", unquantized, rows, "--contract", "cozy.fp8-rowwise@1", *kept), 0),
         (("artifact", block, "--output", f"json={artifact}"), 0),
         (("lanes", "--output", f"json={lanes}"), 0),
         (satisfied, 0),
@@ -141,12 +141,12 @@ def load_and_run() -> list[str]:
         print(f"load_model({name!r}, resident={resident}): {report.load.contract} in {report.load.lane}: {paths}")
         print(f"  {report.load.stored_bytes:,} bytes stored, {report.load.resident_bytes:,} in memory; decoder {report.load.decoder}")
     wrong = []
-    dense = logits["tiny-llama-dense", False]
+    unquantized = logits["tiny-llama-dense", False]
     for name in ("produced-block", "produced-rows"):
         if not torch.equal(logits[name, True], logits[name, False]):
             wrong.append(f"the logits of {name} with the stored bytes in memory")
-        differs = float((logits[name, True] - dense).norm() / dense.norm())
-        print(f"{name}: logits are {differs:.1%} from those of the dense model, which is what FP8 costs")
+        differs = float((logits[name, True] - unquantized).norm() / unquantized.norm())
+        print(f"{name}: logits are {differs:.1%} from those of the unquantized model, which is what FP8 costs")
         if not 0 < differs < 0.2:
             wrong.append(f"the logits of {name}")
     return wrong

@@ -14,7 +14,7 @@ import tensorhub_contracts
 from tensorhub_contracts.checkpoints.geometry import write_shape
 from tensorhub_contracts.commands import tensorhub
 from tensorhub_contracts.refusal_codes import explanations
-from tensorhub_contracts.registry.contract import UNPROVED, Contract, Declares, Requirement
+from tensorhub_contracts.registry.contract import NOT_PROVABLE, Contract, Declares, Requirement
 from tensorhub_contracts.registry.registry import Registry, load_registry
 from tensorhub_contracts.registry.shape_patterns import write_pattern
 
@@ -89,14 +89,15 @@ def _contract_lines(contract: Contract, registry: Registry) -> Iterator[str]:
                 optional = " (optional)" if tensor.optional else ""
                 yield f"| {form.name} | {role}{optional} | `{tensor.name}` | {', '.join(tensor.dtypes)} | `{shapes}` |"
     yield "\n## Tensors that nothing scales\n"
-    yield f"Matrices are {', '.join(contract.dense.matrix_dtypes)}; vectors and scalars are {', '.join(contract.dense.vector_dtypes)}."
+    rule = contract.unquantized
+    yield f"Matrices are {', '.join(rule.matrix_dtypes)}; vectors and scalars are {', '.join(rule.vector_dtypes)}."
     yield "\n## Declaration\n"
     if not contract.declares:
         yield "Nothing declares it. A quantization declaration in a configuration file is a refusal."
     for declared in contract.declares:
         yield from _declared_lines(declared)
     yield "\n## What headers cannot show\n"
-    yield from (f"- {UNPROVED[word]}" for word in contract.unproved)
+    yield from (f"- {NOT_PROVABLE[word]}" for word in contract.not_provable)
 
 
 def _declared_lines(declared: Declares) -> Iterator[str]:

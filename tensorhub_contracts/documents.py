@@ -26,7 +26,7 @@ def read_document(text: str | bytes, kind: type[Document], *, name: str, what: s
             raise JsonFault("; ".join(faults))
         return msgspec.convert(content, kind)
     except (JsonFault, msgspec.ValidationError) as error:
-        raise Refusal([Violation("document-malformed", name, what, str(error), remedy)]) from error
+        raise Refusal([Violation(code="document-malformed", object=name, expected=what, found=str(error), remedy=remedy)]) from error
 
 
 def document_json(document: msgspec.Struct) -> str:
@@ -36,7 +36,7 @@ def document_json(document: msgspec.Struct) -> str:
 
 def malformed(name: str, what: str, found: str, remedy: str) -> Refusal:
     """Return the refusal of a document whose fields contradict each other."""
-    return Refusal([Violation("document-malformed", name, what, found, remedy)])
+    return Refusal([Violation(code="document-malformed", object=name, expected=what, found=found, remedy=remedy)])
 
 
 def _repeated(value: Any, path: str) -> Iterator[str]:

@@ -17,7 +17,7 @@ from tensorhub_contracts.inspection.inspector import inspect
 from tensorhub_contracts.inspection.result import Inspection
 from tensorhub_contracts.lanes.derive import derive_execution_lanes
 from tensorhub_contracts.plugins.host import installed_plugins
-from tensorhub_contracts.plugins.loader import Claim
+from tensorhub_contracts.plugins.loader import RegisteredDecoder
 
 
 class UnsupportedLane(msgspec.Struct, frozen=True):
@@ -143,22 +143,34 @@ def _understood(function: Callable[..., Any], verdict: ComponentVerdict, *, resi
     if resident and "resident" not in parameters:
         found = "one that decodes ahead of time"
         remedy = "Ask for resident=False: weights are upcast ahead of time, and take the memory of their dtype."
-        violations.append(Violation("load-unsupported", verdict.decoder, "a decoder that takes `resident`", found, remedy))
+        violations.append(
+            Violation(
+                code="load-unsupported", object=verdict.decoder, expected="a decoder that takes `resident`", found=found, remedy=remedy
+            )
+        )
     if device != "cpu" and "device" not in parameters:
         remedy = "Load on the CPU and move the tensors."
-        violations.append(Violation("load-unsupported", verdict.decoder, "a decoder that takes `device`", f"device={device!r}", remedy))
+        violations.append(
+            Violation(
+                code="load-unsupported",
+                object=verdict.decoder,
+                expected="a decoder that takes `device`",
+                found=f"device={device!r}",
+                remedy=remedy,
+            )
+        )
     if violations:
         raise Refusal(violations, nearest=verdict.contract)
     return {name: value for name, value in (("resident", resident), ("device", device)) if name in parameters}
 
 
-def _claim(verdict: ComponentVerdict) -> Claim:
+def _claim(verdict: ComponentVerdict) -> RegisteredDecoder:
     """Return the claim that a verdict names; the plugins are those that the lanes were derived from."""
     return next(
-        claim
+        registered
         for plugin in installed_plugins().loaded
-        for claim in plugin.claims
-        if (claim.decoder, claim.declaration.contract) == (verdict.decoder, verdict.contract)
+        for registered in plugin.decoders
+        if (registered.name, registered.declaration.contract) == (verdict.decoder, verdict.contract)
     )
 
 

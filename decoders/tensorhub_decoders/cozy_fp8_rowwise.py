@@ -33,14 +33,14 @@ def decode_cozy_fp8_rowwise(
     require_contract(inspection, "cozy.fp8-rowwise@1")
     if resident:
         return _resident(inspection, lane, dtype, device)
-    from tensorhub_decoders.upcast.streaming import Conversion, Strip, stream
+    from tensorhub_decoders.upcast.streaming import Strip, UnitDecoding, stream
     from tensorhub_decoders.upcast.strips import upcast_row_scaled
 
     def convert(strip: Strip, sidecars: Mapping[str, torch.Tensor]) -> None:
         rows = slice(strip.first_row, strip.first_row + strip.stored.shape[0])
         upcast_row_scaled(strip.stored, sidecars["scale"][rows], strip.out)
 
-    return on_device(stream(inspection, Conversion(inspection.unit_tensors, convert, lane_dtype(lane, dtype), "cpu.upcast")), device)
+    return on_device(stream(inspection, UnitDecoding(inspection.unit_tensors, convert, lane_dtype(lane, dtype), "cpu.upcast")), device)
 
 
 @implements_contract(

@@ -27,14 +27,14 @@ def decode_cozy_fp8_storage(inspection: Inspection, *, lane: str, dtype: str, de
     Upcast weights are what `reference_dequants.dequantize_unscaled` gives, bit for bit. Raises `Refusal` for another
     contract (`contract-mismatch`) and for a dtype that the lane does not have (`lane-dtype`).
     """
-    from tensorhub_decoders.upcast.streaming import Conversion, Strip, stream
+    from tensorhub_decoders.upcast.streaming import Strip, UnitDecoding, stream
     from tensorhub_decoders.upcast.strips import upcast_unscaled
 
     def convert(strip: Strip, sidecars: Mapping[str, torch.Tensor]) -> None:
         upcast_unscaled(strip.stored, strip.out)
 
     require_contract(inspection, "cozy.fp8-storage@1")
-    return on_device(stream(inspection, Conversion(inspection.unit_tensors, convert, lane_dtype(lane, dtype), "cpu.upcast")), device)
+    return on_device(stream(inspection, UnitDecoding(inspection.unit_tensors, convert, lane_dtype(lane, dtype), "cpu.upcast")), device)
 
 
 @hookimpl

@@ -60,7 +60,17 @@ def require_contract(inspection: Inspection, *contracts: str) -> None:
     inspection.require()
     if inspection.contract not in contracts:
         remedy = "Decode it with the decoder that the verdict names."
-        raise Refusal([Violation("contract-mismatch", inspection.path, " or ".join(contracts), str(inspection.contract), remedy)])
+        raise Refusal(
+            [
+                Violation(
+                    code="contract-mismatch",
+                    object=inspection.path,
+                    expected=" or ".join(contracts),
+                    found=str(inspection.contract),
+                    remedy=remedy,
+                )
+            ]
+        )
 
 
 def require_resident(decoder: str, resident: bool) -> None:
@@ -68,7 +78,15 @@ def require_resident(decoder: str, resident: bool) -> None:
     if not resident:
         remedy = "Ask for resident=True, or for a lane of 16 or 32 bits."
         raise Refusal(
-            [Violation("load-unsupported", decoder, "resident=True: its kernels multiply the stored codes", "resident=False", remedy)]
+            [
+                Violation(
+                    code="load-unsupported",
+                    object=decoder,
+                    expected="resident=True: its kernels multiply the stored codes",
+                    found="resident=False",
+                    remedy=remedy,
+                )
+            ]
         )
 
 
@@ -76,5 +94,15 @@ def lane_dtype(lane: str, dtype: str) -> torch.dtype:
     """Return torch's name for what decoded weights become in a lane; raises `Refusal` (`lane-dtype`) if it does not have it."""
     names = _DTYPES[parse_lane(lane).activation_bits]
     if dtype not in names:
-        raise Refusal([Violation("lane-dtype", lane, " or ".join(names), dtype, "Ask for a dtype of the lane, or for another lane.")])
+        raise Refusal(
+            [
+                Violation(
+                    code="lane-dtype",
+                    object=lane,
+                    expected=" or ".join(names),
+                    found=dtype,
+                    remedy="Ask for a dtype of the lane, or for another lane.",
+                )
+            ]
+        )
     return torch_dtype(dtype)

@@ -18,10 +18,14 @@ def usable_device(device: str) -> torch.device:
         place = torch.device(device)
     except RuntimeError:
         remedy = "Write cpu, cuda or cuda:0."
-        raise Refusal([Violation("load-unsupported", device, "the name of a device", repr(device), remedy)]) from None
+        raise Refusal(
+            [Violation(code="load-unsupported", object=device, expected="the name of a device", found=repr(device), remedy=remedy)]
+        ) from None
     if place.type == "cuda" and not (torch.cuda.is_available() and (place.index or 0) < torch.cuda.device_count()):
         remedy = "Ask `tensorhub doctor` what is missing, or load on the CPU."
-        raise Refusal([Violation("load-unsupported", device, "a CUDA device that torch can use", "none", remedy)])
+        raise Refusal(
+            [Violation(code="load-unsupported", object=device, expected="a CUDA device that torch can use", found="none", remedy=remedy)]
+        )
     return place
 
 

@@ -37,7 +37,7 @@ def decode_hf_fp8_blockwise(
     require_contract(inspection, "hf.fp8-blockwise@1")
     if resident:
         return _resident(inspection, lane, dtype, device)
-    from tensorhub_decoders.upcast.streaming import Conversion, Strip, stream
+    from tensorhub_decoders.upcast.streaming import Strip, UnitDecoding, stream
     from tensorhub_decoders.upcast.strips import upcast_block_scaled
 
     def convert(strip: Strip, sidecars: Mapping[str, torch.Tensor]) -> None:
@@ -45,7 +45,7 @@ def decode_hf_fp8_blockwise(
         upcast_block_scaled(strip.stored, scale, strip.out, first_row=strip.first_row)
 
     return on_device(
-        stream(inspection, Conversion(inspection.unit_tensors, convert, lane_dtype(lane, dtype), "cpu.upcast", stacked=True)), device
+        stream(inspection, UnitDecoding(inspection.unit_tensors, convert, lane_dtype(lane, dtype), "cpu.upcast", stacked=True)), device
     )
 
 

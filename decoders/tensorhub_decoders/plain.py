@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 TENSORHUB_PLUGIN_API: Final = 1
 
-_WHY: Final = "Dense checkpoints are read as they are stored."
+_WHY: Final = "Unquantized checkpoints are read as they are stored."
 
 
 @implements_contract(contract="plain.bf16@1", serves=("bf16-w16a16",), composes_lora=True, requires=("torch",), why=_WHY)
@@ -25,16 +25,17 @@ def decode_plain(inspection: Inspection, *, lane: str, dtype: str, device: str =
     Rounding is to nearest even, and none at all where the checkpoint has `dtype` already. Raises `Refusal` for another
     contract (`contract-mismatch`) and for a dtype that the lane does not have (`lane-dtype`).
     """
-    from tensorhub_decoders.upcast.streaming import Conversion, Strip, stream
+    from tensorhub_decoders.upcast.streaming import Strip, UnitDecoding, stream
 
     def convert(strip: Strip, sidecars: Mapping[str, torch.Tensor]) -> None:
         strip.out.copy_(strip.stored)
 
     require_contract(inspection, *(f"plain.{each}@1" for each in ("bf16", "f16", "f32")))
     assert inspection.groups is not None  # a proved contract has them
-    matrices = (name for name, geometry in inspection.groups.dense.items() if len(geometry.shape) > 1 and geometry.dtype != dtype)
+    matrices = (name for name, geometry in inspection.groups.unquantized.items() if len(geometry.shape) > 1 and geometry.dtype != dtype)
     return on_device(
-        stream(inspection, Conversion({name: {"weight": name} for name in matrices}, convert, lane_dtype(lane, dtype), "cpu.cast")), device
+        stream(inspection, UnitDecoding({name: {"weight": name} for name in matrices}, convert, lane_dtype(lane, dtype), "cpu.cast")),
+        device,
     )
 
 

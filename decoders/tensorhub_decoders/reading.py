@@ -112,7 +112,17 @@ class TensorReader:
 
     def _changed(self, shard: str, found: str) -> Refusal:
         expected = "the file whose header was inspected"
-        return Refusal([Violation("file-changed", shard, expected, found, "Inspect the checkpoint again, and do not write to it.")])
+        return Refusal(
+            [
+                Violation(
+                    code="file-changed",
+                    object=shard,
+                    expected=expected,
+                    found=found,
+                    remedy="Inspect the checkpoint again, and do not write to it.",
+                )
+            ]
+        )
 
 
 def torch_dtype(dtype: str) -> torch.dtype:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from tensorhub_contracts.checkpoints.files import lies_there, read_json_file
+from tensorhub_contracts.checkpoints.files import exists_or_dangles, read_json_file
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.strict_json import Duplicates, JsonFault, parse_json
 
@@ -44,7 +44,7 @@ def read_declarations(folder: Path) -> tuple[tuple[DeclarationSource, ...], dict
     size = 0
     for name in dict.fromkeys(place[0] for place in _PLACES):
         path = folder / name
-        if not lies_there(path):
+        if not exists_or_dangles(path):
             continue
         try:
             text = read_json_file(path)
@@ -54,24 +54,40 @@ def read_declarations(folder: Path) -> tuple[tuple[DeclarationSource, ...], dict
             violations += refusal.violations
             continue
         except JsonFault as fault:
-            violations.append(Violation("config-json", name, "strict UTF-8 JSON", str(fault), _REPAIR, str(path)))
+            violations.append(
+                Violation(code="config-json", object=name, expected="strict UTF-8 JSON", found=str(fault), remedy=_REPAIR, shard=str(path))
+            )
             continue
         if isinstance(content, dict):
             contents[name] = content
         else:
-            violations.append(Violation("config-json", name, "a JSON object", type(content).__name__, _REPAIR, str(path)))
+            violations.append(
+                Violation(
+                    code="config-json", object=name, expected="a JSON object", found=type(content).__name__, remedy=_REPAIR, shard=str(path)
+                )
+            )
     sources = []
     for name, steps, kind in _PLACES:
         where = f"{name}: {'.'.join(steps)}"
         for key in _repeated(contents.get(name), steps):
-            violations.append(Violation("declaration-invalid", f"{where}: {key}", "each key once", "the key more than once", _REPAIR))
+            violations.append(
+                Violation(
+                    code="declaration-invalid",
+                    object=f"{where}: {key}",
+                    expected="each key once",
+                    found="the key more than once",
+                    remedy=_REPAIR,
+                )
+            )
         declared = _step(contents.get(name), steps)
         if declared is None:
             continue
         if isinstance(declared, dict):
             sources.append(DeclarationSource(where, kind, declared))
         else:
-            violations.append(Violation("declaration-invalid", where, "an object", ascii(declared)[:80], _REPAIR))
+            violations.append(
+                Violation(code="declaration-invalid", object=where, expected="an object", found=ascii(declared)[:80], remedy=_REPAIR)
+            )
     if violations:
         raise Refusal(violations)
     return tuple(sources), contents.get("config.json", {}), size

@@ -64,7 +64,7 @@ def unreadable(path: str | Path, error: OSError | ValueError, *, name: str) -> R
     return _refusal("file-unreadable", name, "a readable file", error.strerror or type(error).__name__, remedy)
 
 
-def lies_there(path: Path) -> bool:
+def exists_or_dangles(path: Path) -> bool:
     """Whether anything lies at the path, a broken link included. A path that no file can have is one where nothing lies."""
     try:
         return os.path.lexists(path)
@@ -78,7 +78,7 @@ def _kind_of_node(mode: int) -> str:
 
 
 def _refusal(code: str, name: str, expected: str, found: str, remedy: str) -> Refusal:
-    return Refusal([Violation(code, Path(name).name or name, expected, found, remedy, shard=name)])
+    return Refusal([Violation(code=code, object=Path(name).name or name, expected=expected, found=found, remedy=remedy, shard=name)])
 
 
 _MAGICS: Final = (

@@ -22,7 +22,7 @@ BITS: Final[dict[str, int]] = {
 }
 
 #: Floating-point values of 16 bits or more: the dtypes of tensors that nothing scales.
-DENSE: Final = frozenset({"F16", "BF16", "F32", "F64"})
+WIDE_FLOAT: Final = frozenset({"F16", "BF16", "F32", "F64"})
 
 #: Floating-point values below 16 bits: a tensor of this dtype is quantized, whatever its name.
 NARROW_FLOAT: Final = frozenset({"F4", "F6_E2M3", "F6_E3M2", "F8_E5M2", "F8_E4M3", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ"})

@@ -31,7 +31,9 @@ class _Diagnosis:
 
     def refuse(self, code: str, obj: str, expected: str, found: str, remedy: str = _REWRITE) -> None:
         shown = obj if is_text(obj) else ascii(obj)
-        self.violations.append(Violation(code, shown or "(empty name)", expected, found, remedy, shard=self.name))
+        self.violations.append(
+            Violation(code=code, object=shown or "(empty name)", expected=expected, found=found, remedy=remedy, shard=self.name)
+        )
 
     def run(self) -> tuple[dict[str, TensorEntry], dict[str, str]]:
         header = self._parse()

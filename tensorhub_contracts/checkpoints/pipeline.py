@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tensorhub_contracts.checkpoints.files import lies_there, read_json_file
+from tensorhub_contracts.checkpoints.files import exists_or_dangles, read_json_file
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.strict_json import Duplicates, JsonFault, parse_json
 
@@ -19,7 +19,7 @@ def weight_components(path: Path) -> tuple[str, ...]:
     A component whose folder is missing counts, and so does one with a `config.json` and no weights: inspecting it
     says so. A scheduler or a tokenizer has neither and does not count. Raises `Refusal` for a broken model index.
     """
-    if not lies_there(path / _MODEL_INDEX):
+    if not exists_or_dangles(path / _MODEL_INDEX):
         return ()
     return tuple(name for name in _listed(path) if _ought_to_hold_weights(path / name))
 
@@ -35,16 +35,22 @@ def component_folder(path: Path, component: str) -> Path:
         if names and not any(path.glob("*.safetensors")):
             found = f"a pipeline root with the components {', '.join(names)}"
             remedy = "Pick one with component=, or --component on the command line."
-            raise Refusal([Violation("component-required", str(path), "one component of a pipeline", found, remedy)])
+            raise Refusal(
+                [Violation(code="component-required", object=str(path), expected="one component of a pipeline", found=found, remedy=remedy)]
+            )
         return path
-    known = _listed(path) if lies_there(path / _MODEL_INDEX) else tuple(sorted(each.name for each in path.iterdir() if each.is_dir()))
+    known = (
+        _listed(path) if exists_or_dangles(path / _MODEL_INDEX) else tuple(sorted(each.name for each in path.iterdir() if each.is_dir()))
+    )
     plain = component not in (".", "..") and not set(component) & {"/", "\\", "\0"}
     if not plain or component not in known or not (path / component).is_dir():
         found = f"the components {', '.join(known)}" if known else "no component"
         if plain and component in known:
             found = "no such folder, although model_index.json lists it"
         remedy = "Name a component that the checkpoint has, or download the missing folder."
-        raise Refusal([Violation("component-unknown", component, f"a component of {path}", found, remedy)])
+        raise Refusal(
+            [Violation(code="component-unknown", object=component, expected=f"a component of {path}", found=found, remedy=remedy)]
+        )
     return path / component
 
 
@@ -82,4 +88,15 @@ def _ought_to_hold_weights(folder: Path) -> bool:
 
 def _broken(where: Path, found: str) -> Refusal:
     remedy = "Download model_index.json again."
-    return Refusal([Violation("config-json", where.name, "a JSON object that lists components", found, remedy, str(where))])
+    return Refusal(
+        [
+            Violation(
+                code="config-json",
+                object=where.name,
+                expected="a JSON object that lists components",
+                found=found,
+                remedy=remedy,
+                shard=str(where),
+            )
+        ]
+    )

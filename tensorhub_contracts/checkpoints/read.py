@@ -9,7 +9,7 @@ from typing import Any
 
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
 from tensorhub_contracts.checkpoints.config_files import DeclarationSource, read_declarations
-from tensorhub_contracts.checkpoints.files import lies_there
+from tensorhub_contracts.checkpoints.files import exists_or_dangles
 from tensorhub_contracts.checkpoints.geometry import Geometry
 from tensorhub_contracts.checkpoints.header import Header, Source, read_header
 from tensorhub_contracts.checkpoints.pipeline import component_folder
@@ -69,7 +69,13 @@ def _read_single_file(path: Path, visit: Visit | None) -> Checkpoint:
     if matched and int(matched[3]) > 1:
         remedy = f"Point at the folder, {path.parent}."
         found = f"shard {int(matched[2])} of {int(matched[3])} alone"
-        raise Refusal([Violation("shards-incomplete", path.name, "a whole checkpoint", found, remedy, str(path))])
+        raise Refusal(
+            [
+                Violation(
+                    code="shards-incomplete", object=path.name, expected="a whole checkpoint", found=found, remedy=remedy, shard=str(path)
+                )
+            ]
+        )
     header = read_header(path)
     _show(header, visit)
     declarations, config, size = read_declarations(path.parent)
@@ -173,16 +179,44 @@ def _held_twice(headers: Mapping[str, Header]) -> dict[str, tuple[str, ...]]:
 
 def _twice_violation(tensor: str, holders: tuple[str, ...]) -> Violation:
     remedy = "Add the index that says which shard counts, or remove the copy."
-    return Violation("tensor-duplicate", tensor, "each tensor in one shard", f"it in {', '.join(holders)}", remedy)
+    return Violation(
+        code="tensor-duplicate", object=tensor, expected="each tensor in one shard", found=f"it in {', '.join(holders)}", remedy=remedy
+    )
 
 
 def _not_there(path: Path, found: str) -> Refusal:
-    if lies_there(path):
+    if exists_or_dangles(path):
         found = f"a link to {os.readlink(path)}, which does not exist"
-        return Refusal([Violation("file-broken-link", str(path), "a file or a folder", found, "Download the file again.")])
-    return Refusal([Violation("checkpoint-not-found", str(path), "a folder or a .safetensors file", found, "Check the path.")])
+        return Refusal(
+            [
+                Violation(
+                    code="file-broken-link", object=str(path), expected="a file or a folder", found=found, remedy="Download the file again."
+                )
+            ]
+        )
+    return Refusal(
+        [
+            Violation(
+                code="checkpoint-not-found",
+                object=str(path),
+                expected="a folder or a .safetensors file",
+                found=found,
+                remedy="Check the path.",
+            )
+        ]
+    )
 
 
 def _no_components(name: str, component: str) -> Refusal:
     remedy = "Leave the component out, or point at the root of the pipeline."
-    return Refusal([Violation("component-unknown", component, f"a component of {name}", "a single file, which has none", remedy)])
+    return Refusal(
+        [
+            Violation(
+                code="component-unknown",
+                object=component,
+                expected=f"a component of {name}",
+                found="a single file, which has none",
+                remedy=remedy,
+            )
+        ]
+    )

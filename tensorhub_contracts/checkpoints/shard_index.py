@@ -32,7 +32,14 @@ def parse_index(text: bytes, *, name: str, files: Iterable[str] = ()) -> tuple[d
         weight_map = _parse_strict(text, name, violations)
     shards = dict.fromkeys(weight_map.values())
     violations += (
-        Violation("index-path", f"{tensor} -> {shard!r}", "a plain file name that ends in .safetensors", _why(shard), _REPAIR, name)
+        Violation(
+            code="index-path",
+            object=f"{tensor} -> {shard!r}",
+            expected="a plain file name that ends in .safetensors",
+            found=_why(shard),
+            remedy=_REPAIR,
+            shard=name,
+        )
         for tensor, shard in (weight_map.items() if any(map(_why, shards)) else ())
         if _why(shard)
     )
@@ -56,11 +63,24 @@ def disagreements(
         held = holders.get(tensor) or ((shard_of[tensor],) if tensor in shard_of else ())
         if shard not in held:
             found = f"it in {', '.join(held)}" if held else "it in no shard"
-            violations.append(Violation("index-tensor-missing", tensor, f"the tensor in {shard}", found, _REPAIR, name))
+            violations.append(
+                Violation(
+                    code="index-tensor-missing", object=tensor, expected=f"the tensor in {shard}", found=found, remedy=_REPAIR, shard=name
+                )
+            )
     for tensor, shard in shard_of.items():
         if tensor not in weight_map:
             found = f"it in {shard} and not in the index"
-            violations.append(Violation("index-tensor-unlisted", tensor, "every tensor of a shard in the index", found, _REPAIR, name))
+            violations.append(
+                Violation(
+                    code="index-tensor-unlisted",
+                    object=tensor,
+                    expected="every tensor of a shard in the index",
+                    found=found,
+                    remedy=_REPAIR,
+                    shard=name,
+                )
+            )
     return violations
 
 
@@ -94,7 +114,7 @@ def _is_utf8(text: bytes) -> bool:
 
 def _parse_strict(text: bytes, name: str, violations: list[Violation]) -> dict[str, str]:
     def refuse(code: str, obj: str, expected: str, found: str) -> None:
-        violations.append(Violation(code, obj, expected, found, _REPAIR, name))
+        violations.append(Violation(code=code, object=obj, expected=expected, found=found, remedy=_REPAIR, shard=name))
 
     try:
         index: Any = parse_json(text)
@@ -136,7 +156,16 @@ def _incomplete_families(shards: list[str], name: str) -> list[Violation]:
         absent = missing_numbers(numbers, count)
         if absent:
             found = f"no tensor in number {absent}"
-            violations.append(Violation("index-shard-unlisted", f"{base}-*-of-{count}", f"all {count} shards", found, _REPAIR, name))
+            violations.append(
+                Violation(
+                    code="index-shard-unlisted",
+                    object=f"{base}-*-of-{count}",
+                    expected=f"all {count} shards",
+                    found=found,
+                    remedy=_REPAIR,
+                    shard=name,
+                )
+            )
     return violations
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from tensorhub_contracts.checkpoints.files import lies_there, read_json_file
+from tensorhub_contracts.checkpoints.files import exists_or_dangles, read_json_file
 from tensorhub_contracts.checkpoints.shard_index import NUMBERED, missing_numbers, parse_index
 from tensorhub_contracts.errors import Refusal, Violation
 
@@ -63,7 +63,18 @@ def find_shards(folder: Path) -> ShardSet:
     if absent or len(numbers) != len(numbered) or len(numbers) != count:
         found = f"number {absent} missing" if absent else f"{len(numbered)} files"
         remedy = "Download the missing shards; an index file would prove which tensors they hold."
-        raise Refusal([Violation("shards-incomplete", f"{base}-*-of-{count}", f"{count} numbered shards", found, remedy, str(folder))])
+        raise Refusal(
+            [
+                Violation(
+                    code="shards-incomplete",
+                    object=f"{base}-*-of-{count}",
+                    expected=f"{count} numbered shards",
+                    found=found,
+                    remedy=remedy,
+                    shard=str(folder),
+                )
+            ]
+        )
     return ShardSet(tuple(numbered), extra=tuple(single))
 
 
@@ -86,9 +97,11 @@ def _leads_somewhere(path: Path) -> bool:
 def _missing(folder: Path, shard: str, index: str) -> Violation:
     path = folder / shard
     code, found = "index-shard-missing", "nothing at that path"
-    if lies_there(path) and path.is_symlink():
+    if exists_or_dangles(path) and path.is_symlink():
         code, found = "file-broken-link", f"a link to {os.readlink(path)}, which does not exist"
-    return Violation(code, shard, f"the shard that {index} names", found, "Download the missing shard.", index)
+    return Violation(
+        code=code, object=shard, expected=f"the shard that {index} names", found=found, remedy="Download the missing shard.", shard=index
+    )
 
 
 def _preferred(names: list[str], ending: str) -> str:
@@ -103,7 +116,15 @@ def _ambiguous(folder: Path, names: list[str]) -> Refusal:
     listed = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
     remedy = "Name the one file that you mean, or keep one checkpoint in a folder."
     return Refusal(
-        [Violation("checkpoint-ambiguous", str(folder), "one checkpoint: an index, numbered shards or a single file", listed, remedy)]
+        [
+            Violation(
+                code="checkpoint-ambiguous",
+                object=str(folder),
+                expected="one checkpoint: an index, numbered shards or a single file",
+                found=listed,
+                remedy=remedy,
+            )
+        ]
     )
 
 
@@ -120,4 +141,14 @@ def _no_weights(folder: Path, names: list[str]) -> Refusal:
         remedy = f"Point at a snapshot, for example {folder / 'snapshots' / revisions[0]}." if revisions else "Download a snapshot."
     else:
         found = "no .safetensors file"
-    return Refusal([Violation("checkpoint-without-weights", str(folder), "a checkpoint in safetensors files", found, remedy)])
+    return Refusal(
+        [
+            Violation(
+                code="checkpoint-without-weights",
+                object=str(folder),
+                expected="a checkpoint in safetensors files",
+                found=found,
+                remedy=remedy,
+            )
+        ]
+    )

@@ -10,7 +10,7 @@ import click
 from tensorhub_contracts.commands.handles import HandleType, resolve_argument
 from tensorhub_contracts.plugins.installed import installed_registry
 from tensorhub_contracts.registry.check import digest_clashes
-from tensorhub_contracts.registry.contract import UNPROVED, Contract, Declares, Form
+from tensorhub_contracts.registry.contract import NOT_PROVABLE, Contract, Declares, Form
 from tensorhub_contracts.registry.registry import Registry
 from tensorhub_contracts.registry.shape_patterns import write_pattern
 
@@ -93,13 +93,14 @@ def _lines(contract: Contract, registry: Registry) -> Iterator[str]:
         yield f"  floor      {lane}: {'none' if floor == 'none' else f'sm_{floor}'}"
     for form in contract.form:
         yield from _form(form)
-    yield f"  dense      matrices {', '.join(contract.dense.matrix_dtypes)}; vectors {', '.join(contract.dense.vector_dtypes)}"
+    rule = contract.unquantized
+    yield f"  unquantized matrices {', '.join(rule.matrix_dtypes)}; vectors {', '.join(rule.vector_dtypes)}"
     if not contract.declares:
         yield "  declared   by nothing: a quantization declaration is a refusal"
     for declared in contract.declares:
         yield from _declared(declared)
-    for word in contract.unproved:
-        yield f"  unproved   {UNPROVED[word]}"
+    for word in contract.not_provable:
+        yield f"  not_provable   {NOT_PROVABLE[word]}"
 
 
 def _form(form: Form) -> Iterator[str]:

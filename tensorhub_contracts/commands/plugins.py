@@ -26,24 +26,24 @@ def command(strict: bool, tracebacks: bool, outputs: tuple[Output, ...]) -> None
 
     TENSORHUB_PLUGINS says which may be used, in items between commas: NAME allows a plugin and with it only those
     named, -NAME blocks one, -HANDLE blocks the decoders of a contract, HANDLE=NAME says who decodes a contract that
-    several claim. A name is that of a plugin or of its distribution, in any spelling; shipped plugins are used unless
+    several registered. A name is that of a plugin or of its distribution, in any spelling; shipped plugins are used unless
     they are blocked. Exits with 0, with 2 if TENSORHUB_PLUGINS is wrong, and with 3 if nothing is found at all or, with
     --strict, if a plugin is broken or in conflict.
     """
     outputs = chosen_outputs(outputs)
     plugins = installed_plugins()
     write_outputs(outputs, {"text": lambda: "\n".join(_lines(plugins, tracebacks)) + "\n", "json": lambda: plugins_json(plugins)})
-    if not plugins.plugins or (strict and (plugins.faulty or any(not contest.settled for contest in plugins.contests))):
+    if not plugins.plugins or (strict and (plugins.faulty or any(not conflict.settled for conflict in plugins.lane_conflicts))):
         sys.exit(EXIT_FAULT)
 
 
 def _lines(plugins: Plugins, tracebacks: bool) -> Iterator[str]:
     for plugin in plugins.plugins:
         yield from _plugin_lines(plugin, tracebacks)
-    for contest in plugins.contests:
-        claimants = " and ".join(f"{claim.decoder} of {plugin.title}" for plugin, claim in contest.claimants)
-        answer = f"{contest.winner} was named" if contest.settled else "nobody wins until TENSORHUB_PLUGINS names one"
-        yield printable(f"{contest.contract} in {contest.body} is claimed by {claimants}: {answer}")
+    for conflict in plugins.lane_conflicts:
+        claimants = " and ".join(f"{registered.name} of {plugin.title}" for plugin, registered in conflict.claimants)
+        answer = f"{conflict.winner} was named" if conflict.settled else "nobody wins until TENSORHUB_PLUGINS names one"
+        yield printable(f"{conflict.contract} in {conflict.body} is claimed by {claimants}: {answer}")
     for damaged in plugins.damaged:
         yield printable(f"damaged metadata: {damaged.metadata}: {damaged.reason}")
     count = f"{len(plugins.plugins)} plugin{'' if len(plugins.plugins) == 1 else 's'}"
@@ -57,8 +57,8 @@ def _plugin_lines(plugin: Plugin, tracebacks: bool) -> Iterator[str]:
         yield printable(f"          reason    {plugin.reason}")
     yield printable(f"          from      {plugin.value}" + (f" in {plugin.file}" if plugin.file else ""))
     yield from (printable(f"          owns      {handle}") for handle in plugin.contracts)
-    for claim in plugin.claims:
-        declared = claim.declaration
+    for registered in plugin.decoders:
+        declared = registered.declaration
         yield printable(f"          decodes   {declared.contract} in {', '.join(declared.serves)}")
     yield from (printable(f"          note      {note}") for note in plugin.notes)
     if tracebacks:

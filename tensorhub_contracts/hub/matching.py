@@ -41,13 +41,25 @@ def contract_violations(
     handles = {handle for handle, _ in _known_as(record)} | {entry.contract for entry in matching.proved}
     if accepted is not None and not handles & set(accepted):
         remedy = "Accept this contract, or take an artifact in one that is accepted." + _conversion(record, accepted)
-        yield Violation("contract-not-accepted", record.contract, " or ".join(accepted) or "nothing", record.contract, remedy)
+        yield Violation(
+            code="contract-not-accepted",
+            object=record.contract,
+            expected=" or ".join(accepted) or "nothing",
+            found=record.contract,
+            remedy=remedy,
+        )
     if not matching.named:
         yield _not_declared(record, image_lanes)
     elif not matching.proved:
         expected = " or ".join(dict.fromkeys(entry.digest for entry in matching.named))
         remedy = "Prove the artifact again with the registry of the image, or use an image whose registry is that of the artifact."
-        yield Violation("contract-digest", record.contract, f"{expected}, as the image reads it", record.digest, remedy)
+        yield Violation(
+            code="contract-digest",
+            object=record.contract,
+            expected=f"{expected}, as the image reads it",
+            found=record.digest,
+            remedy=remedy,
+        )
 
 
 def _conversion(record: ComponentRecord, accepted: Iterable[str]) -> str:
@@ -74,9 +86,9 @@ def _not_declared(record: ComponentRecord, image_lanes: ImageLanes) -> Violation
     expected = f"a decoder that reads {record.contract}"
     if majors and handle.major > max(majors):
         remedy = f"Use an image whose decoders are new enough for {record.contract}."
-        return Violation("contract-ahead", record.contract, expected, found, remedy)
+        return Violation(code="contract-ahead", object=record.contract, expected=expected, found=found, remedy=remedy)
     remedy = f"Use an image with a plugin that decodes {record.contract}; in the image, `tensorhub plugins` shows what is installed."
-    return Violation("contract-not-declared", record.contract, expected, found, remedy)
+    return Violation(code="contract-not-declared", object=record.contract, expected=expected, found=found, remedy=remedy)
 
 
 def left_out(record: ComponentRecord, image_lanes: ImageLanes) -> str:

@@ -71,7 +71,13 @@ def _unknown_components(artifact: Artifact, demand: Demand) -> Iterator[Violatio
     for component in dict.fromkeys((*demand.accept, *demand.lanes)):
         if component != EVERY_COMPONENT and component not in known:
             listed = ", ".join(name or "(the root)" for name in known)
-            yield Violation("component-unknown", component, f"a component of the artifact: {listed}", component, "Correct the demand.")
+            yield Violation(
+                code="component-unknown",
+                object=component,
+                expected=f"a component of the artifact: {listed}",
+                found=component,
+                remedy="Correct the demand.",
+            )
 
 
 def _judge(record: ComponentRecord, image_lanes: ImageLanes, demand: Demand) -> ComponentVerdict | list[Violation]:

@@ -12,12 +12,12 @@ from tensorhub_contracts.inspection.declarations import DeclaredContracts, decla
 from tensorhub_contracts.inspection.grouping import Signature, TensorGroups
 from tensorhub_contracts.inspection.unit_matching import Finding, UnitJudge, UnitLayout
 from tensorhub_contracts.registry.registry import Registry
-from tensorhub_contracts.registry.sidecar_names import LeafNames
+from tensorhub_contracts.registry.sidecar_names import SidecarNames
 
 Judgement = UnitLayout | tuple[Finding, ...]
 
 
-class Evidence(msgspec.Struct, frozen=True, dict=True, eq=False):
+class Candidates(msgspec.Struct, frozen=True, dict=True, eq=False):
     """Everything that the choice of a contract rests on. A contract is judged when it is first asked for."""
 
     checkpoint: Checkpoint
@@ -61,7 +61,7 @@ class Evidence(msgspec.Struct, frozen=True, dict=True, eq=False):
         return sum(len(self.groups.quantized[signature]) for signature, each in judged.items() if isinstance(each, UnitLayout))
 
 
-def gather_evidence(checkpoint: Checkpoint, registry: Registry, groups: TensorGroups) -> Evidence:
+def gather_candidates(checkpoint: Checkpoint, registry: Registry, groups: TensorGroups) -> Candidates:
     """Return what is known of a checkpoint before a contract is chosen."""
-    judge = UnitJudge(LeafNames(registry.leaves, registry.payloads))
-    return Evidence(checkpoint, registry, groups, declared_contracts(checkpoint.declarations, registry), judge)
+    judge = UnitJudge(SidecarNames(registry.sidecars, registry.payloads))
+    return Candidates(checkpoint, registry, groups, declared_contracts(checkpoint.declarations, registry), judge)

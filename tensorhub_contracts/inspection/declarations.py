@@ -77,7 +77,13 @@ def declaration_violations(declared: DeclaredContracts, contract: Contract, regi
         found = "; ".join(f"{source.where} declares {_brief(source.content)}" for source, _ in declared.by_source)
         remedy = f"Keep the declaration that belongs to the weights. {_FROM_EXPORT}"
         violations.append(
-            Violation("declaration-conflict", "quantization declaration", "one layout, however often declared", found, remedy)
+            Violation(
+                code="declaration-conflict",
+                object="quantization declaration",
+                expected="one layout, however often declared",
+                found=found,
+                remedy=remedy,
+            )
         )
     if not contract.declares:
         violations += (
@@ -94,7 +100,13 @@ def declaration_violations(declared: DeclaredContracts, contract: Contract, regi
         wanted = " or ".join(dict.fromkeys(_describe(each) for each in contract.declares))
         remedy = "Add the configuration file that the producer wrote. A layout is never assumed from the bytes alone."
         violations.append(
-            Violation("declaration-missing", "quantization_config", f"a declaration of {contract.handle}: {wanted}", "none", remedy)
+            Violation(
+                code="declaration-missing",
+                object="quantization_config",
+                expected=f"a declaration of {contract.handle}: {wanted}",
+                found="none",
+                remedy=remedy,
+            )
         )
     elif contract.handle not in declared.handles:
         for source, handles in declared.by_source:
@@ -114,13 +126,15 @@ def _source_violations(source: DeclarationSource, contract: Contract, registry: 
     alternatives = [each for each in contract.declares if each.source == source.kind]
     if not alternatives:
         expected = f"a declaration of {contract.handle}, in {' or '.join(each.source for each in contract.declares)}"
-        yield Violation("declaration-mismatch", source.where, expected, _brief(source.content), _FROM_EXPORT)
+        yield Violation(
+            code="declaration-mismatch", object=source.where, expected=expected, found=_brief(source.content), remedy=_FROM_EXPORT
+        )
         return
     faults = min((_faults(source, each) for each in alternatives), key=len)
     for code, key, expected, found in faults:
         if code == "declaration-mismatch" and key in ("quant_method", "quant_algo") and not _known(key, source, registry):
             code = "declaration-unknown"
-        yield Violation(code, f"{source.where}: {key}", expected, found, _FROM_EXPORT)
+        yield Violation(code=code, object=f"{source.where}: {key}", expected=expected, found=found, remedy=_FROM_EXPORT)
 
 
 def _faults(source: DeclarationSource, declares: Declares) -> list[tuple[str, str, str, str]]:

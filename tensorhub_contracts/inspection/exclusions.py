@@ -25,7 +25,7 @@ class ExclusionReport(msgspec.Struct, frozen=True):
 
     `entries` counts the distinct entries, `matched` those that match a module. `contradicted` pairs an entry with a
     quantized unit that it covers. `by_suffix` are entries that match only when a prefix is put before them.
-    `unlisted` are dense matrices that no entry covers. `not_evaluated` are patterns that could take unbounded time.
+    `unlisted` are unquantized matrices that no entry covers. `not_evaluated` are patterns that could take unbounded time.
     """
 
     entries: int = 0
@@ -39,11 +39,11 @@ class ExclusionReport(msgspec.Struct, frozen=True):
 
 
 def check_exclusions(
-    sources: tuple[DeclarationSource, ...], quantized: Iterable[str], dense: Iterable[str], matrices: AbstractSet[str]
+    sources: tuple[DeclarationSource, ...], quantized: Iterable[str], unquantized: Iterable[str], matrices: AbstractSet[str]
 ) -> ExclusionReport:
     """Compare every module list of the sources with the tensors.
 
-    `quantized` and `dense` are tensor names, `matrices` those of the dense ones that could have been quantized. A
+    `quantized` and `unquantized` are tensor names, `matrices` those of the unquantized ones that could have been quantized. A
     module is a tensor's name without its last segment. An entry covers a module if it is a run of its whole segments:
     `mlp.gate` covers `model.layers.0.mlp.gate` and not `model.layers.0.mlp.gate_proj`.
     """
@@ -60,7 +60,7 @@ def check_exclusions(
     anchored: set[str] = set()
     contradicted: dict[str, str] = {}
     unlisted: list[str] = []
-    for names, is_quantized in ((quantized, True), (dense, False)):
+    for names, is_quantized in ((quantized, True), (unquantized, False)):
         for name in names:
             covering = _covering(name, wanted, lengths, last_segments, patterns, anchored)
             matched.update(covering)
@@ -116,7 +116,15 @@ def _entries(sources: tuple[DeclarationSource, ...]) -> tuple[list[str], list[Vi
                 entries.update(dict.fromkeys(listed))
             else:
                 where = f"{source.where}: {key}"
-                violations.append(Violation("declaration-invalid", where, "a list of module names", ascii(listed)[:80], _REPAIR))
+                violations.append(
+                    Violation(
+                        code="declaration-invalid",
+                        object=where,
+                        expected="a list of module names",
+                        found=ascii(listed)[:80],
+                        remedy=_REPAIR,
+                    )
+                )
     return list(entries), violations
 
 
@@ -134,7 +142,13 @@ def _patterns(
         except (re.error, RecursionError, OverflowError) as error:
             where = sources[0].where
             violations.append(
-                Violation("declaration-invalid", f"{where}: {entry[:80]}", "a regular expression after re:", str(error), _REPAIR)
+                Violation(
+                    code="declaration-invalid",
+                    object=f"{where}: {entry[:80]}",
+                    expected="a regular expression after re:",
+                    found=str(error),
+                    remedy=_REPAIR,
+                )
             )
             continue
         body = text.removesuffix("$") if not text.endswith("\\$") else text

@@ -6,30 +6,30 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from tensorhub_contracts.checkpoints.geometry import DENSE, NARROW_FLOAT, PACKED, Geometry
-from tensorhub_contracts.registry.contract import Leaf
-from tensorhub_contracts.registry.sidecar_names import LeafNames
+from tensorhub_contracts.checkpoints.geometry import NARROW_FLOAT, PACKED, WIDE_FLOAT, Geometry
+from tensorhub_contracts.registry.contract import SidecarName
+from tensorhub_contracts.registry.sidecar_names import SidecarNames
 
-#: A sidecar of a signature: the leaf's suffix, dtype and shape.
+#: A sidecar of a signature: the sidecar's suffix, dtype and shape.
 Side = tuple[str, str, tuple[int, ...]]
 
 #: What one quantized tensor looks like, without its name: what its name ends in (`.weight`, a payload's suffix or
-#: nothing), dtype, shape, sidecars sorted by leaf. Thousands of units share few signatures, so each is judged once.
+#: nothing), dtype, shape, sidecars sorted by sidecar. Thousands of units share few signatures, so each is judged once.
 Signature = tuple[str, str, tuple[int, ...], tuple[Side, ...]]
 
 
 class TensorGroups(msgspec.Struct, frozen=True):
-    """Every tensor of a checkpoint, exactly once: in a quantized group, an orphan, a cache scale, dense or other.
+    """Every tensor of a checkpoint, exactly once: in a quantized group, an orphan, a cache scale, unquantized or other.
 
     `quantized` maps a signature to the names of the primary tensors that have it. `orphans` are sidecars that belong
-    to no quantized tensor, with their leaf. `dense` and `other` map the names of the rest to their geometry:
+    to no quantized tensor, with their sidecar. `unquantized` and `other` map the names of the rest to their geometry:
     floating-point values of 16 bits or more, and integers, booleans and complex numbers.
     """
 
     quantized: Mapping[Signature, list[str]]
-    orphans: tuple[tuple[str, Leaf], ...]
+    orphans: tuple[tuple[str, SidecarName], ...]
     cache_scales: tuple[str, ...]
-    dense: Mapping[str, Geometry]
+    unquantized: Mapping[str, Geometry]
     other: Mapping[str, Geometry]
 
 
@@ -68,29 +68,29 @@ class _Seeds(dict[Geometry, "_Growing | None"]):
 
 
 class _Sinks(dict[str, "list[tuple[str, Geometry]] | None"]):
-    """Maps the last segment of a name to the list that collects the sidecars of its leaf, or None; remembers each answer."""
+    """Maps the last segment of a name to the list that collects the sidecars of its sidecar, or None; remembers each answer."""
 
-    def __init__(self, leaf_names: LeafNames) -> None:
+    def __init__(self, sidecar_names: SidecarNames) -> None:
         super().__init__()
-        self.leaf_names = leaf_names
-        self.of_leaf: dict[str, list[tuple[str, Geometry]]] = {leaf.suffix: [] for leaf in leaf_names.leaves}
+        self.sidecar_names = sidecar_names
+        self.of_sidecar: dict[str, list[tuple[str, Geometry]]] = {sidecar.suffix: [] for sidecar in sidecar_names.sidecars}
 
     def __missing__(self, segment: str) -> list[tuple[str, Geometry]] | None:
-        leaf = self.leaf_names[segment]
-        self[segment] = sink = None if leaf is None else self.of_leaf[leaf.suffix]
+        sidecar = self.sidecar_names[segment]
+        self[segment] = sink = None if sidecar is None else self.of_sidecar[sidecar.suffix]
         return sink
 
 
 class _Steps(dict[tuple[_Growing, Geometry], _Growing]):
-    """Makes the signature that another one becomes when a sidecar with this leaf is found."""
+    """Makes the signature that another one becomes when a sidecar with this sidecar is found."""
 
-    def __init__(self, leaf_suffix: str) -> None:
+    def __init__(self, sidecar_suffix: str) -> None:
         super().__init__()
-        self.leaf_suffix = leaf_suffix
+        self.sidecar_suffix = sidecar_suffix
 
     def __missing__(self, step: tuple[_Growing, Geometry]) -> _Growing:
         growing, geometry = step
-        sides = (*growing.sides, (self.leaf_suffix, geometry.dtype, geometry.shape))
+        sides = (*growing.sides, (self.sidecar_suffix, geometry.dtype, geometry.shape))
         self[step] = made = _Growing(growing.suffix, growing.geometry, sides)
         return made
 
@@ -102,23 +102,23 @@ class Grouping:
     takes the time.
     """
 
-    def __init__(self, leaf_names: LeafNames) -> None:
-        self._leaf_names = leaf_names
+    def __init__(self, sidecar_names: SidecarNames) -> None:
+        self._leaf_names = sidecar_names
         self._batches: list[dict[str, _Growing]] = []
         self._seeds: dict[str, _Seeds] = {".weight": _Seeds(".weight")}
-        self._sinks = _Sinks(leaf_names)
-        self._steps = {leaf.suffix: _Steps(leaf.suffix) for leaf in leaf_names.leaves}
-        self._waiting: list[tuple[str, Leaf, Geometry]] = []
+        self._sinks = _Sinks(sidecar_names)
+        self._steps = {sidecar.suffix: _Steps(sidecar.suffix) for sidecar in sidecar_names.sidecars}
+        self._waiting: list[tuple[str, SidecarName, Geometry]] = []
         self._dense: dict[str, Geometry] = {}
         self._other: dict[str, Geometry] = {}
 
     def add(self, batch: Iterable[tuple[str, Geometry]]) -> None:
-        """Sort names into primary tensors, sidecars, dense and other, and give sidecars to the primaries of the batch."""
+        """Sort names into primary tensors, sidecars, unquantized and other, and give sidecars to the primaries of the batch."""
         primaries: dict[str, _Growing] = {}
-        dense, other, sinks = self._dense, self._other, self._sinks
+        unquantized, other, sinks = self._dense, self._other, self._sinks
         weights = self._seeds[".weight"]
         for name, geometry in batch:
-            # No leaf is called "weight", so that most names are settled without cutting out their last segment.
+            # No sidecar is called "weight", so that most names are settled without cutting out their last segment.
             if name.endswith(".weight"):
                 growing = weights[geometry]
                 if growing is not None:
@@ -130,24 +130,24 @@ class Grouping:
             elif geometry.dtype in NARROW_FLOAT:
                 primaries[name] = self._seed(name, geometry)
                 continue
-            (dense if geometry.dtype in DENSE else other)[name] = geometry
-        for leaf in self._leaf_names.leaves:
-            sidecars = sinks.of_leaf[leaf.suffix]
+            (unquantized if geometry.dtype in WIDE_FLOAT else other)[name] = geometry
+        for sidecar in self._leaf_names.sidecars:
+            sidecars = sinks.of_sidecar[sidecar.suffix]
             if sidecars:
-                self._attach(sidecars, leaf, primaries)
+                self._attach(sidecars, sidecar, primaries)
                 sidecars.clear()
         self._batches.append(primaries)
 
-    def _attach(self, sidecars: list[tuple[str, Geometry]], leaf: Leaf, primaries: dict[str, _Growing]) -> None:
-        """Give sidecars with this leaf to the primary tensors of their batch; the others wait."""
-        steps, waiting = self._steps[leaf.suffix], self._waiting
-        cut = -len(leaf.suffix)
-        beside = leaf.beside[0] if leaf.beside else ""
+    def _attach(self, sidecars: list[tuple[str, Geometry]], sidecar: SidecarName, primaries: dict[str, _Growing]) -> None:
+        """Give sidecars with this sidecar to the primary tensors of their batch; the others wait."""
+        steps, waiting = self._steps[sidecar.suffix], self._waiting
+        cut = -len(sidecar.suffix)
+        beside = sidecar.beside[0] if sidecar.beside else ""
         for name, geometry in sidecars:
             primary = name[:cut] + beside if beside else name[:cut]
             growing = primaries.get(primary)
             if growing is None:
-                waiting.append((name, leaf, geometry))
+                waiting.append((name, sidecar, geometry))
             else:
                 primaries[primary] = steps[growing, geometry]
 
@@ -158,40 +158,40 @@ class Grouping:
             if self._leaf_names.payload_of(name.rpartition(".")[2], geometry.dtype) is not None:
                 late[name] = self._seed(name, geometry)
         self._batches.append(late)
-        orphans: list[tuple[str, Leaf]] = []
+        orphans: list[tuple[str, SidecarName]] = []
         cache_scales: list[str] = []
         # Which batch holds a primary tensor is worked out only if a sidecar is looking for one.
         batch_of = {name: batch for batch in self._batches for name in batch} if self._waiting else {}
-        for name, leaf, geometry in self._waiting:
-            if leaf.role == "cache-scale":
+        for name, sidecar, geometry in self._waiting:
+            if sidecar.role == "cache-scale":
                 cache_scales.append(name)
-            elif not self._attach_late(name, leaf, geometry, batch_of):
-                if not leaf.needs_quantized:
-                    orphans.append((name, leaf))
+            elif not self._attach_late(name, sidecar, geometry, batch_of):
+                if not sidecar.needs_quantized:
+                    orphans.append((name, sidecar))
                 elif geometry.dtype in NARROW_FLOAT:  # an ordinary parameter that is called like a sidecar
                     late[name] = self._seed(name, geometry)
                 else:
-                    (self._dense if geometry.dtype in DENSE else self._other)[name] = geometry
+                    (self._dense if geometry.dtype in WIDE_FLOAT else self._other)[name] = geometry
         other = {name: geometry for name, geometry in self._other.items() if name not in late}
         return TensorGroups(self._by_signature(), tuple(orphans), tuple(cache_scales), self._dense, other)
 
-    def _attach_late(self, name: str, leaf: Leaf, geometry: Geometry, batch_of: dict[str, dict[str, _Growing]]) -> bool:
+    def _attach_late(self, name: str, sidecar: SidecarName, geometry: Geometry, batch_of: dict[str, dict[str, _Growing]]) -> bool:
         """Give a sidecar to its primary tensor, whatever batch it is in; say whether there is one.
 
         An 8-bit integer tensor becomes a primary one when a sidecar belongs to it: that is what makes it packed.
         """
-        stem = name.removesuffix(leaf.suffix)
-        for primary in (stem + each for each in leaf.beside):
+        stem = name.removesuffix(sidecar.suffix)
+        for primary in (stem + each for each in sidecar.beside):
             if primary in batch_of:
                 batch = batch_of[primary]
-                batch[primary] = self._steps[leaf.suffix][batch[primary], geometry]
+                batch[primary] = self._steps[sidecar.suffix][batch[primary], geometry]
                 return True
             if primary in self._dense:
                 return False
             packed = self._other.get(primary)
             if packed is not None and packed.dtype in PACKED:
                 late = batch_of[primary] = self._batches[-1]
-                late[primary] = self._steps[leaf.suffix][self._seed(primary, packed), geometry]
+                late[primary] = self._steps[sidecar.suffix][self._seed(primary, packed), geometry]
                 return True
         return False
 
@@ -216,8 +216,8 @@ class Grouping:
         return quantized
 
 
-def group_tensors(tensors: Mapping[str, Geometry], leaf_names: LeafNames) -> TensorGroups:
+def group_tensors(tensors: Mapping[str, Geometry], sidecar_names: SidecarNames) -> TensorGroups:
     """Group the tensors of a checkpoint in one batch."""
-    grouping = Grouping(leaf_names)
+    grouping = Grouping(sidecar_names)
     grouping.add(tensors.items())
     return grouping.finish()

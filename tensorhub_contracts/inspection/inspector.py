@@ -14,7 +14,7 @@ from tensorhub_contracts.inspection.identify import identify
 from tensorhub_contracts.inspection.result import Inspection
 from tensorhub_contracts.plugins.installed import installed_registry
 from tensorhub_contracts.registry.registry import Registry, resolve
-from tensorhub_contracts.registry.sidecar_names import LeafNames
+from tensorhub_contracts.registry.sidecar_names import SidecarNames
 
 
 def inspect(
@@ -37,14 +37,14 @@ def inspect(
     collecting = gc.isenabled()
     gc.disable()  # 100,000 entries make no cycles, and tracing them would take a third of the time
     try:
-        leaf_names = LeafNames(registry.leaves, registry.payloads)
-        grouping = Grouping(leaf_names)
+        sidecar_names = SidecarNames(registry.sidecars, registry.payloads)
+        grouping = Grouping(sidecar_names)
         try:
             checkpoint = read_checkpoint(source, component, progress=progress, visit=grouping.add)
         except Refusal as refusal:
             return refused(source, component, refusal, nearest=wanted.handle if wanted else None)
         # If a tensor is held twice, the grouping saw both copies, and only one counts.
-        groups = group_tensors(checkpoint.tensors, leaf_names) if checkpoint.held_twice else grouping.finish()
+        groups = group_tensors(checkpoint.tensors, sidecar_names) if checkpoint.held_twice else grouping.finish()
         return identify(checkpoint, registry, groups, wanted)
     finally:
         if collecting:
@@ -62,7 +62,7 @@ def refused(source: Source | Path, component: str, refusal: Refusal, *, nearest:
         nearest=nearest or refusal.nearest,
         violations=refusal.violations,
         proved=(),
-        unproved=(),
+        not_provable=(),
         units_of={},
         checkpoint=None,
         groups=None,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tensorhub_contracts.inspection.candidates import Evidence
+from tensorhub_contracts.inspection.candidates import Candidates
 from tensorhub_contracts.inspection.exclusions import ExclusionReport
 from tensorhub_contracts.inspection.unit_matching import UnitLayout
-from tensorhub_contracts.registry.contract import UNPROVED, Contract
+from tensorhub_contracts.registry.contract import NOT_PROVABLE, Contract
 
 
-def proved(evidence: Evidence, contract: Contract, units: int) -> Iterator[str]:
+def proved(candidates: Candidates, contract: Contract, units: int) -> Iterator[str]:
     """Yield what the headers prove, in sentences."""
-    checkpoint = evidence.checkpoint
+    checkpoint = candidates.checkpoint
     yield f"container: {_count(len(checkpoint.headers), 'shard')}, every payload tiled by its tensors without holes or overlaps"
     if checkpoint.index_name:
         yield f"index: {checkpoint.index_name} and the headers agree on all {_count(checkpoint.tensor_count, 'tensor')}"
@@ -29,25 +29,25 @@ def proved(evidence: Evidence, contract: Contract, units: int) -> Iterator[str]:
         yield f"declaration: {source.where} declares {contract.handle}"
 
 
-def unproved(evidence: Evidence, contract: Contract) -> Iterator[tuple[str, tuple[str, ...]]]:
+def not_provable(candidates: Candidates, contract: Contract) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield what headers cannot show, with the names of the units concerned, or none if it concerns all."""
-    for word in contract.unproved:
+    for word in contract.not_provable:
         if word == "grid-orientation":
             square = tuple(
                 name
-                for signature, judgement in evidence.judged(contract.handle).items()
+                for signature, judgement in candidates.judged(contract.handle).items()
                 if isinstance(judgement, UnitLayout) and not judgement.orientation_shown
-                for name in evidence.groups.quantized[signature]
+                for name in candidates.groups.quantized[signature]
             )
             if square:
-                yield UNPROVED[word], square
+                yield NOT_PROVABLE[word], square
         else:
-            yield UNPROVED[word], ()
+            yield NOT_PROVABLE[word], ()
 
 
-def notes(evidence: Evidence, contract: Contract, exclusions: ExclusionReport) -> Iterator[str]:
+def notes(candidates: Candidates, contract: Contract, exclusions: ExclusionReport) -> Iterator[str]:
     """Yield what is worth a line and changes no verdict."""
-    checkpoint, groups = evidence.checkpoint, evidence.groups
+    checkpoint, groups = candidates.checkpoint, candidates.groups
     if checkpoint.extra_files:
         yield f"not part of the checkpoint and not read: {_some(checkpoint.extra_files)}"
     if checkpoint.held_twice:
@@ -55,18 +55,18 @@ def notes(evidence: Evidence, contract: Contract, exclusions: ExclusionReport) -
     if groups.cache_scales:
         yield f"{_count(len(groups.cache_scales), 'key or value cache scale')}: no weight scales, left alone: {_some(groups.cache_scales)}"
     yield from _exclusion_notes(exclusions)
-    if evidence.quantized:
+    if candidates.quantized:
         yield from _expert_gaps(name for names in groups.quantized.values() for name in names)
-        yield from _declared_layers(evidence)
+        yield from _declared_layers(candidates)
     for source in checkpoint.declarations:
         if contract.handle == "hf.fp8-blockwise@1" and source.content.get("scale_fmt") == "ue8m0":
             yield f"{source.where}: scale_fmt ue8m0 is declared; that the stored scales are powers of two is not shown by headers"
-    if (dtypes := sorted(set(_scale_dtypes(evidence, contract)))) and len(dtypes) > 1:
+    if (dtypes := sorted(set(_scale_dtypes(candidates, contract)))) and len(dtypes) > 1:
         yield f"scale grids of several dtypes, each expanded exactly to F32: {', '.join(dtypes)}"
 
 
-def _scale_dtypes(evidence: Evidence, contract: Contract) -> Iterator[str]:
-    for judgement in evidence.judged(contract.handle).values():
+def _scale_dtypes(candidates: Candidates, contract: Contract) -> Iterator[str]:
+    for judgement in candidates.judged(contract.handle).values():
         if isinstance(judgement, UnitLayout) and judgement.scale_dtype:
             yield judgement.scale_dtype
 
@@ -100,12 +100,12 @@ def _expert_gaps(names: Iterable[str]) -> Iterator[str]:
             yield f"{prefix}: expert numbers skip {_some(absent)}"
 
 
-def _declared_layers(evidence: Evidence) -> Iterator[str]:
+def _declared_layers(candidates: Candidates) -> Iterator[str]:
     """`quantized_layers` names what is quantized; a name that matches nothing is worth a line."""
-    for source in evidence.checkpoint.declarations:
+    for source in candidates.checkpoint.declarations:
         layers = source.content.get("quantized_layers")
         if isinstance(layers, dict):
-            names = [name for group in evidence.groups.quantized.values() for name in group]
+            names = [name for group in candidates.groups.quantized.values() for name in group]
             absent = [layer for layer in layers if not any(name.startswith(layer + ".") for name in names)]
             if absent:
                 yield f"{source.where}: quantized_layers names {_some(absent)}, which no quantized tensor is in"

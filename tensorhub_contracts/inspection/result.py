@@ -26,9 +26,9 @@ class Inspection(msgspec.Struct, frozen=True, dict=True, eq=False):
     """The result of an inspection.
 
     `contract` is the handle that was proved and `digest` its digest, or None if the checkpoint is refused; then
-    `violations` says why, all of it. `nearest` is the contract that the violations were judged against. `units_of` maps each layout to
-    the names of the weights that have it, for the units that are in the judged contract. `unproved` pairs what headers cannot show with the
-    units concerned (empty: all of them). `likeness` and `observations` work out
+    `violations` says why, all of it. `nearest` is the contract that the violations were judged against. `units_of` maps
+    each layout to the names of the weights that have it, for the units that are in the judged contract. `not_provable`
+    pairs what headers cannot show with the units concerned (empty: all of them). `likeness` and `observations` work out
     `resembles` and the notes. `facts` are those of the judged contract.
     """
 
@@ -39,7 +39,7 @@ class Inspection(msgspec.Struct, frozen=True, dict=True, eq=False):
     nearest: str | None
     violations: tuple[Violation, ...]
     proved: tuple[str, ...]
-    unproved: tuple[tuple[str, tuple[str, ...]], ...]
+    not_provable: tuple[tuple[str, tuple[str, ...]], ...]
     units_of: Mapping[UnitLayout, Sequence[str]]
     checkpoint: Checkpoint | None
     groups: TensorGroups | None

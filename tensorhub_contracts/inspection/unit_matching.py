@@ -11,14 +11,14 @@ from tensorhub_contracts.inspection.grouping import Side, Signature
 from tensorhub_contracts.inspection.scale_shapes import describe_grid, explain_grid
 from tensorhub_contracts.registry.contract import Contract, Form, TensorFacts
 from tensorhub_contracts.registry.shape_patterns import bind, expand, write_pattern
-from tensorhub_contracts.registry.sidecar_names import LeafNames
+from tensorhub_contracts.registry.sidecar_names import SidecarNames
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """What is wrong with every unit of a signature; `leaf` is the suffix of the sidecar concerned, or empty for the weight."""
+    """What is wrong with every unit of a signature; `sidecar` is the suffix of the sidecar concerned, or empty for the weight."""
 
     code: str
-    leaf: str
+    sidecar: str
     expected: str
     found: str
     remedy: str
@@ -27,7 +27,7 @@ class Finding(msgspec.Struct, frozen=True):
 class UnitLayout(msgspec.Struct, frozen=True):
     """The facts of a unit that was proved to be in a contract; all units of a signature share one.
 
-    `weight_shape` is in stored elements. `scale_leaf`, `scale_dtype` and `grid` describe the weight's scale, empty
+    `weight_shape` is in stored elements. `scale_name`, `scale_dtype` and `grid` describe the weight's scale, empty
     where the contract has none; `experts` is 1 unless the weight is stacked. `block` is the contract's: rows, columns.
     Blocks are counted from row 0 and column 0 of the stored weight, for each expert anew.
     """
@@ -36,7 +36,7 @@ class UnitLayout(msgspec.Struct, frozen=True):
     form: str
     weight_dtype: str
     weight_shape: tuple[int, ...]
-    scale_leaf: str
+    scale_name: str
     scale_dtype: str
     grid: tuple[int, ...]
     block: tuple[int, int] | None
@@ -52,9 +52,9 @@ class UnitLayout(msgspec.Struct, frozen=True):
 class UnitJudge:
     """Judges signatures against the contracts of a registry."""
 
-    def __init__(self, leaf_names: LeafNames) -> None:
-        self._leaf_names = leaf_names
-        self._leaves_of_form: dict[tuple[str, str], dict[str, TensorFacts]] = {}
+    def __init__(self, sidecar_names: SidecarNames) -> None:
+        self._leaf_names = sidecar_names
+        self._sidecars_of_form: dict[tuple[str, str], dict[str, TensorFacts]] = {}
 
     def judge(self, signature: Signature, contract: Contract) -> UnitLayout | tuple[Finding, ...]:
         """Return the unit's layout if the signature is in the contract, else what differs from the closest form."""
@@ -68,15 +68,15 @@ class UnitJudge:
         return best
 
     def _sides_of(self, contract: Contract, form: Form) -> dict[str, TensorFacts]:
-        """Map the leaf suffix of each sidecar of a form to its facts."""
+        """Map the sidecar suffix of each sidecar of a form to its facts."""
         key = (contract.handle, form.name)
-        if key not in self._leaves_of_form:
-            self._leaves_of_form[key] = {
+        if key not in self._sidecars_of_form:
+            self._sidecars_of_form[key] = {
                 self._leaf_names.relative_to(form.primary.suffix, facts.suffix) or facts.suffix: facts
                 for role, facts in form.tensors.items()
                 if role != "weight"
             }
-        return self._leaves_of_form[key]
+        return self._sidecars_of_form[key]
 
     def _layout(self, signature: Signature, contract: Contract, form: Form) -> UnitLayout:
         _, dtype, shape, sides = signature
@@ -87,7 +87,7 @@ class UnitJudge:
             form=form.name,
             weight_dtype=dtype,
             weight_shape=shape,
-            scale_leaf=scale[0] if scale else "",
+            scale_name=scale[0] if scale else "",
             scale_dtype=scale[1] if scale else "",
             grid=scale[2] if scale else (),
             block=contract.block,
@@ -96,17 +96,23 @@ class UnitJudge:
         )
 
     def role(self, suffix: str) -> str:
-        """Return what the sidecar with this leaf means."""
-        return next(leaf.role for leaf in self._leaf_names.leaves if leaf.suffix == suffix)
+        """Return what the sidecar with this sidecar means."""
+        return next(sidecar.role for sidecar in self._leaf_names.sidecars if sidecar.suffix == suffix)
 
     def _findings(self, signature: Signature, contract: Contract, form: Form) -> Iterator[Finding]:
         suffix, dtype, shape, _sides = signature
         primary = form.primary
         if primary.suffix and suffix != primary.suffix:
             found = f"a name that ends in {suffix}" if suffix else "a bare parameter name"
-            yield Finding("weight-name", "", f"a name like {primary.name}", found, "Rename it as the contract does, where it was made.")
+            yield Finding(
+                code="weight-name",
+                sidecar="",
+                expected=f"a name like {primary.name}",
+                found=found,
+                remedy="Rename it as the contract does, where it was made.",
+            )
         if dtype not in primary.dtypes:
-            yield Finding("weight-dtype", "", " or ".join(primary.dtypes), dtype, _dtype_remedy(dtype))
+            yield Finding(code="weight-dtype", sidecar="", expected=" or ".join(primary.dtypes), found=dtype, remedy=_dtype_remedy(dtype))
         symbols = next((bound for pattern in primary.patterns if (bound := bind(pattern, shape)) is not None), None)
         if symbols is None:
             yield _weight_shape(primary, shape)
@@ -114,7 +120,13 @@ class UnitJudge:
             for symbol, factor in contract.multiple_of.items():
                 if symbols.get(symbol, 0) % factor:
                     expected = f"{symbol} a multiple of {factor}"
-                    yield Finding("weight-alignment", "", expected, f"{symbol} = {symbols[symbol]}", "Leave this weight dense.")
+                    yield Finding(
+                        code="weight-alignment",
+                        sidecar="",
+                        expected=expected,
+                        found=f"{symbol} = {symbols[symbol]}",
+                        remedy="Leave this weight unquantized.",
+                    )
         yield from self._side_findings(signature, contract, self._sides_of(contract, form), symbols)
 
     def _side_findings(
@@ -124,47 +136,69 @@ class UnitJudge:
         present = {side[0] for side in sides}
         strange = [side for side in sides if side[0] not in wanted]
         strange_scale = any(self.role(side[0]) == "weight-scale" for side in strange)
-        for leaf, facts in wanted.items():
-            if leaf in present or facts.optional:
+        for sidecar, facts in wanted.items():
+            if sidecar in present or facts.optional:
                 continue
-            if self.role(leaf) == "weight-scale" and strange_scale:
+            if self.role(sidecar) == "weight-scale" and strange_scale:
                 continue  # the scale is there under another name, and that is what is reported
             expected = f"{' or '.join(facts.dtypes)} {write_pattern(facts.patterns[0])}"
             found = f"no such tensor beside {dtype} {write_shape(shape)}"
-            yield Finding("scale-missing", leaf, expected, found, "Restore the scale from the original; it is never assumed to be 1.")
-        for leaf, side_dtype, side_shape in strange:
-            yield self._strange(leaf, side_dtype, side_shape, shape, wanted, present)
-        for leaf, side_dtype, side_shape in sides:
-            if leaf not in wanted:
+            yield Finding(
+                code="scale-missing",
+                sidecar=sidecar,
+                expected=expected,
+                found=found,
+                remedy="Restore the scale from the original; it is never assumed to be 1.",
+            )
+        for sidecar, side_dtype, side_shape in strange:
+            yield self._strange(sidecar, side_dtype, side_shape, shape, wanted, present)
+        for sidecar, side_dtype, side_shape in sides:
+            if sidecar not in wanted:
                 continue
-            facts = wanted[leaf]
+            facts = wanted[sidecar]
             if side_dtype not in facts.dtypes:
                 remedy = "Read it as what it is: exponents and 64-bit scales belong to other contracts."
-                yield Finding("scale-dtype", leaf, " or ".join(facts.dtypes), side_dtype, remedy)
+                yield Finding(code="scale-dtype", sidecar=sidecar, expected=" or ".join(facts.dtypes), found=side_dtype, remedy=remedy)
             if symbols is not None:
                 shapes = [expand(pattern, symbols, side_shape) for pattern in facts.patterns]
                 if side_shape not in shapes:
                     code, why = explain_grid(_logical(shape, symbols), side_shape, shapes[0])
                     expected = " or ".join(map(write_shape, shapes)) + f" for weight {write_shape(shape)}"
                     found = write_shape(side_shape) + (f": {why}" if why else "")
-                    yield Finding(code, leaf, expected, found, "Take weight and scale from one export; a scale is never reshaped.")
+                    yield Finding(
+                        code=code,
+                        sidecar=sidecar,
+                        expected=expected,
+                        found=found,
+                        remedy="Take weight and scale from one export; a scale is never reshaped.",
+                    )
 
     def _strange(
-        self, leaf: str, dtype: str, shape: tuple[int, ...], weight: tuple[int, ...], wanted: dict[str, TensorFacts], present: set[str]
+        self, sidecar: str, dtype: str, shape: tuple[int, ...], weight: tuple[int, ...], wanted: dict[str, TensorFacts], present: set[str]
     ) -> Finding:
-        """A sidecar that the form does not have: a second scale, a scale of another layout, or a forbidden leaf."""
+        """A sidecar that the form does not have: a second scale, a scale of another layout, or a forbidden sidecar."""
         found = f"{dtype} {write_shape(shape)}" + (f": {why}" if (why := describe_grid(weight, shape)) else "")
         scales = [each for each in wanted if self.role(each) == "weight-scale"]
-        if self.role(leaf) != "weight-scale":
+        if self.role(sidecar) != "weight-scale":
             remedy = "A tensor that the contract does not know changes how the weight is meant: remove it where the checkpoint is made."
-            return Finding("leaf-forbidden", leaf, "no such tensor in this contract", found, remedy)
+            return Finding(
+                code="sidecar-forbidden", sidecar=sidecar, expected="no such tensor in this contract", found=found, remedy=remedy
+            )
         if not scales:
-            return Finding("scale-leaf-foreign", leaf, "no scale in this contract", found, "Read the checkpoint as the contract it is in.")
+            return Finding(
+                code="scale-name-foreign",
+                sidecar=sidecar,
+                expected="no scale in this contract",
+                found=found,
+                remedy="Read the checkpoint as the contract it is in.",
+            )
         if any(each in present for each in scales):
             remedy = "Keep the one scale that the weight was quantized with."
-            return Finding("scale-ambiguous", leaf, f"one scale, {scales[0]}", f"a second one, {found}", remedy)
+            return Finding(
+                code="scale-ambiguous", sidecar=sidecar, expected=f"one scale, {scales[0]}", found=f"a second one, {found}", remedy=remedy
+            )
         remedy = "Read the checkpoint as the contract it is in; names are never aliased."
-        return Finding("scale-leaf-foreign", leaf, f"the scale in {scales[0]}", found, remedy)
+        return Finding(code="scale-name-foreign", sidecar=sidecar, expected=f"the scale in {scales[0]}", found=found, remedy=remedy)
 
 
 def _logical(shape: tuple[int, ...], symbols: dict[str, int]) -> tuple[int, ...]:
@@ -180,10 +214,24 @@ def _distance(findings: tuple[Finding, ...]) -> tuple[int, int]:
 def _weight_shape(primary: TensorFacts, shape: tuple[int, ...]) -> Finding:
     patterns = " or ".join(map(write_pattern, primary.patterns))
     if 0 in shape:
-        return Finding("weight-empty", "", f"{patterns}, every dimension above 0", write_shape(shape), "Remove the empty tensor.")
+        return Finding(
+            code="weight-empty",
+            sidecar="",
+            expected=f"{patterns}, every dimension above 0",
+            found=write_shape(shape),
+            remedy="Remove the empty tensor.",
+        )
     if all(len(pattern) != len(shape) for pattern in primary.patterns):
-        return Finding("weight-rank", "", patterns, write_shape(shape), "Leave this tensor dense; the contract has no such unit.")
-    return Finding("weight-shape", "", patterns, write_shape(shape), "Take the weight from the original.")
+        return Finding(
+            code="weight-rank",
+            sidecar="",
+            expected=patterns,
+            found=write_shape(shape),
+            remedy="Leave this tensor unquantized; the contract has no such unit.",
+        )
+    return Finding(
+        code="weight-shape", sidecar="", expected=patterns, found=write_shape(shape), remedy="Take the weight from the original."
+    )
 
 
 def _dtype_remedy(dtype: str) -> str:

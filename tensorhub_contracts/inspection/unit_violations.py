@@ -8,11 +8,11 @@ from functools import cached_property
 
 from tensorhub_contracts.checkpoints.geometry import PACKED, write_shape
 from tensorhub_contracts.errors import Violation
-from tensorhub_contracts.inspection.candidates import Evidence
+from tensorhub_contracts.inspection.candidates import Candidates
 from tensorhub_contracts.registry.contract import Contract, Form, TensorFacts
 from tensorhub_contracts.registry.registry import Registry
 from tensorhub_contracts.registry.shape_patterns import bind, write_pattern
-from tensorhub_contracts.registry.sidecar_names import LeafNames
+from tensorhub_contracts.registry.sidecar_names import SidecarNames
 
 
 class Siblings:
@@ -20,7 +20,7 @@ class Siblings:
 
     def __init__(self, names: Iterable[str], registry: Registry) -> None:
         self._names = names
-        self._leaf_names = LeafNames(registry.leaves)
+        self._leaf_names = SidecarNames(registry.sidecars)
 
     def unknown(self, weight: str) -> str:
         """Return, for a message, the tensors beside a weight that are neither its bias nor a sidecar that the registry knows.
@@ -34,8 +34,8 @@ class Siblings:
             rest = name[len(prefix) :]
             last = name.rpartition(".")[2]
             if "." not in rest and rest not in ("weight", "bias"):
-                leaf = self._leaf_names[last]
-                if leaf is None or leaf.needs_quantized:
+                sidecar = self._leaf_names[last]
+                if sidecar is None or sidecar.needs_quantized:
                     found.append(last)
         return ", ".join(found[:3])
 
@@ -51,14 +51,14 @@ class Siblings:
             place += 1
 
 
-def packed_violations(evidence: Evidence, contract: Contract) -> Iterator[Violation]:
+def packed_violations(candidates: Candidates, contract: Contract) -> Iterator[Violation]:
     """Yield a violation for each tensor that is named, typed and shaped as a packed weight of the contract and has no sidecar.
 
     An FP8 tensor is quantized whatever lies beside it. A U8 or I8 one is so because a sidecar or a payload's name says
     so; without either it counts among the integers of the tree, and its scale would be missed by nobody.
     """
     forms = [form for form in contract.form if form.primary.suffix and set(form.primary.dtypes) & PACKED and _sidecars(form)]
-    for name, geometry in evidence.groups.other.items():
+    for name, geometry in candidates.groups.other.items():
         for form in forms:
             weight = form.primary
             shaped = any(bind(pattern, geometry.shape) is not None for pattern in weight.patterns)
@@ -69,7 +69,14 @@ def packed_violations(evidence: Evidence, contract: Contract) -> Iterator[Violat
                 )
                 found = f"no such tensor beside {geometry.dtype} {write_shape(geometry.shape)}"
                 remedy = "Restore the scale from the original; it is never assumed to be 1."
-                yield Violation("scale-missing", name, expected, found, remedy, evidence.checkpoint.shard_of[name])
+                yield Violation(
+                    code="scale-missing",
+                    object=name,
+                    expected=expected,
+                    found=found,
+                    remedy=remedy,
+                    shard=candidates.checkpoint.shard_of[name],
+                )
                 break
 
 

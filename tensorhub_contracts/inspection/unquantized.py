@@ -9,44 +9,46 @@ from tensorhub_contracts.inspection.grouping import TensorGroups
 from tensorhub_contracts.registry.contract import Contract
 
 
-def dense_strangers(groups: TensorGroups, contract: Contract) -> int:
-    """Return how many dense tensors have a dtype that the contract does not admit for their rank."""
-    return len(_strangers(groups, contract))
+def count_of_other_dtypes(groups: TensorGroups, contract: Contract) -> int:
+    """Return how many unquantized tensors have a dtype that the contract does not admit for their rank."""
+    return len(_tensors_of_other_dtypes(groups, contract))
 
 
-def dense_violations(checkpoint: Checkpoint, groups: TensorGroups, contract: Contract) -> list[Violation]:
+def unquantized_violations(checkpoint: Checkpoint, groups: TensorGroups, contract: Contract) -> list[Violation]:
     """Return a violation for each of those, or a single `layout-mixed` if a plain checkpoint mixes matrix dtypes.
 
     The dtype of a checkpoint is never decided by a count: a mixed one is mixed.
     """
-    strangers = _strangers(groups, contract)
-    if not contract.quantized and not groups.quantized and strangers:
+    others = _tensors_of_other_dtypes(groups, contract)
+    if not contract.quantized and not groups.quantized and others:
         matrices: dict[str, list[str]] = {}
-        for name, geometry in groups.dense.items():
+        for name, geometry in groups.unquantized.items():
             if len(geometry.shape) > 1:
                 matrices.setdefault(geometry.dtype, []).append(name)
         if len(matrices) > 1:
             found = "; ".join(f"{dtype}: {len(names):,} such as {names[0]}" for dtype, names in sorted(matrices.items()))
             remedy = "Cast the checkpoint to one dtype where it is made. No majority decides."
-            return [Violation("layout-mixed", "matrices", f"one dtype, {contract.element}", found, remedy)]
-    rule = contract.dense
+            return [
+                Violation(code="layout-mixed", object="matrices", expected=f"one dtype, {contract.element}", found=found, remedy=remedy)
+            ]
+    rule = contract.unquantized
     return [
         Violation(
-            code="dense-dtype",
+            code="unquantized-dtype",
             object=name,
             expected=" or ".join(rule.matrix_dtypes if len(shape) > 1 else rule.vector_dtypes),
             found=f"{dtype} {write_shape(shape)}",
             remedy="Store the tensor in a dtype that the contract admits.",
             shard=checkpoint.shard_of[name],
         )
-        for name, dtype, shape in strangers
+        for name, dtype, shape in others
     ]
 
 
-def _strangers(groups: TensorGroups, contract: Contract) -> list[tuple[str, str, tuple[int, ...]]]:
-    matrix, vector = contract.dense.matrix_dtypes, contract.dense.vector_dtypes
+def _tensors_of_other_dtypes(groups: TensorGroups, contract: Contract) -> list[tuple[str, str, tuple[int, ...]]]:
+    matrix, vector = contract.unquantized.matrix_dtypes, contract.unquantized.vector_dtypes
     found: list[tuple[str, str, tuple[int, ...]]] = []
-    for name, geometry in groups.dense.items():
+    for name, geometry in groups.unquantized.items():
         if geometry.dtype not in (matrix if len(geometry.shape) > 1 else vector):
             found.append((name, geometry.dtype, geometry.shape))
     return found

@@ -17,9 +17,9 @@ from tensorhub_contracts.lanes.image_lanes import (
     lanes_digest,
 )
 from tensorhub_contracts.lanes.requirements import missing_requirements
-from tensorhub_contracts.plugins.facts import Contest, Plugin, Plugins
+from tensorhub_contracts.plugins.facts import LaneConflict, Plugin, Plugins
 from tensorhub_contracts.plugins.host import installed_plugins
-from tensorhub_contracts.plugins.loader import Claim
+from tensorhub_contracts.plugins.loader import RegisteredDecoder
 from tensorhub_contracts.plugins.shipped_only import VARIABLE
 from tensorhub_contracts.registry.registry import Registry
 
@@ -40,18 +40,18 @@ def derive_execution_lanes(plugins: Plugins | None = None) -> ImageLanes:
                 "distributions (*.dist-info) is missing from this environment. Install with pip, or copy it with the packages."
             ]
         )
-    conflicts = [*_plugin_conflicts(plugins.plugins), *_lane_conflicts(plugins.contests)]
+    conflicts = [*_plugin_conflicts(plugins.plugins), *_lane_conflicts(plugins.lane_conflicts)]
     if conflicts:
         raise Refusal(conflicts)
     entries: list[DecoderLanes] = []
     excluded = [*_unused_plugins(plugins.plugins)]
-    for plugin, claim in _claims(plugins.loaded):
-        exclusions = list(_exclusions(plugin, claim, plugins))
+    for plugin, registered in _decoders(plugins.loaded):
+        exclusions = list(_exclusions(plugin, registered, plugins))
         excluded += exclusions
         left_out = {lane for exclusion in exclusions for lane in exclusion.lanes}
-        served = tuple(lane for lane in _lanes(claim, plugins.registry) if lane not in left_out)
+        served = tuple(lane for lane in _lanes(registered, plugins.registry) if lane not in left_out)
         if served:
-            entries.append(_entry(plugin, claim, served, plugins.registry))
+            entries.append(_entry(plugin, registered, served, plugins.registry))
     entries.sort(key=lambda entry: (entry.contract, entry.decoder))
     offered = {lane for entry in entries for lane in entry.lanes}
     lanes = ImageLanes(
@@ -66,14 +66,14 @@ def derive_execution_lanes(plugins: Plugins | None = None) -> ImageLanes:
     return msgspec.structs.replace(lanes, digest=lanes_digest(lanes))
 
 
-def _claims(plugins: Iterable[Plugin]) -> Iterator[tuple[Plugin, Claim]]:
-    """Yield each claim once, although two entry points may name one plugin."""
+def _decoders(plugins: Iterable[Plugin]) -> Iterator[tuple[Plugin, RegisteredDecoder]]:
+    """Yield each decoder of each contract once, although two entry points may name one plugin."""
     seen = set()
     for plugin in plugins:
-        for claim in plugin.claims:
-            if (claim.decoder, claim.declaration.contract) not in seen:
-                seen.add((claim.decoder, claim.declaration.contract))
-                yield plugin, claim
+        for registered in plugin.decoders:
+            if (registered.name, registered.declaration.contract) not in seen:
+                seen.add((registered.name, registered.declaration.contract))
+                yield plugin, registered
 
 
 def _ranked(bodies: Iterable[str], registry: Registry) -> Iterator[str]:
@@ -82,17 +82,17 @@ def _ranked(bodies: Iterable[str], registry: Registry) -> Iterator[str]:
         yield from (f"{lane.body}+{execution}" for execution in lane.executions)
 
 
-def _lanes(claim: Claim, registry: Registry) -> tuple[str, ...]:
-    return tuple(_ranked(claim.declaration.serves, registry))
+def _lanes(registered: RegisteredDecoder, registry: Registry) -> tuple[str, ...]:
+    return tuple(_ranked(registered.declaration.serves, registry))
 
 
-def _entry(plugin: Plugin, claim: Claim, lanes: tuple[str, ...], registry: Registry) -> DecoderLanes:
-    declared = claim.declaration
+def _entry(plugin: Plugin, registered: RegisteredDecoder, lanes: tuple[str, ...], registry: Registry) -> DecoderLanes:
+    declared = registered.declaration
     floors = registry.contracts[declared.contract].floors
     return DecoderLanes(
         contract=declared.contract,
         digest=declared.digest,
-        decoder=claim.decoder,
+        decoder=registered.name,
         distribution=plugin.distribution,
         version=plugin.version,
         lanes=lanes,
@@ -104,24 +104,24 @@ def _entry(plugin: Plugin, claim: Claim, lanes: tuple[str, ...], registry: Regis
     )
 
 
-def _exclusions(plugin: Plugin, claim: Claim, plugins: Plugins) -> Iterator[Excluded]:
-    """Yield why lanes of a claim, or all of them, are left out."""
-    declared = claim.declaration
-    lanes = _lanes(claim, plugins.registry)
+def _exclusions(plugin: Plugin, registered: RegisteredDecoder, plugins: Plugins) -> Iterator[Excluded]:
+    """Yield why lanes of a registered, or all of them, are left out."""
+    declared = registered.declaration
+    lanes = _lanes(registered, plugins.registry)
     if declared.contract in plugins.selection.blocked_contracts:
-        yield Excluded(claim.decoder, "contract-blocked", declared.contract, lanes, f"by {VARIABLE}")
+        yield Excluded(registered.name, "contract-blocked", declared.contract, lanes, f"by {VARIABLE}")
         return
     missing = missing_requirements(declared.requires)
     if missing:
         reason = f"{', '.join(missing)} cannot be imported here"
-        yield Excluded(claim.decoder, "requirement-missing", declared.contract, lanes, reason)
+        yield Excluded(registered.name, "requirement-missing", declared.contract, lanes, reason)
         return
-    lost = [each for each in plugins.contests if any(claim == loser for _, loser in each.losers)]
+    lost = [each for each in plugins.lane_conflicts if any(registered == loser for _, loser in each.losers)]
     if lost:
-        bodies = {contest.body for contest in lost}
+        bodies = {conflict.body for conflict in lost}
         overridden = tuple(lane for lane in lanes if lane.partition("+")[0] in bodies)
         reason = f"{VARIABLE} names {lost[0].winner} as the decoder of {declared.contract}"
-        yield Excluded(claim.decoder, "lane-overridden", declared.contract, overridden, reason)
+        yield Excluded(registered.name, "lane-overridden", declared.contract, overridden, reason)
 
 
 def _unused_plugins(plugins: Iterable[Plugin]) -> Iterator[Excluded]:
@@ -136,12 +136,20 @@ def _plugin_conflicts(plugins: Iterable[Plugin]) -> Iterator[Violation]:
     for plugin in plugins:
         if plugin.state == "conflict":
             remedy = f"Uninstall one of them, or block one in {VARIABLE} by the name of its distribution."
-            yield Violation("plugin-conflict", plugin.title, "a name and contracts that no other plugin has", plugin.reason, remedy)
+            yield Violation(
+                code="plugin-conflict",
+                object=plugin.title,
+                expected="a name and contracts that no other plugin has",
+                found=plugin.reason,
+                remedy=remedy,
+            )
 
 
-def _lane_conflicts(contests: Iterable[Contest]) -> Iterator[Violation]:
-    for contest in contests:
-        if not contest.winner:
-            found = " and ".join(f"{claim.decoder} of {plugin.title}" for plugin, claim in contest.claimants)
-            remedy = f"Set {VARIABLE} to {contest.contract}=NAME to say which plugin decodes it, or block one with -NAME."
-            yield Violation("plugin-conflict", f"{contest.contract} in {contest.body}", "one decoder", found, remedy)
+def _lane_conflicts(lane_conflicts: Iterable[LaneConflict]) -> Iterator[Violation]:
+    for conflict in lane_conflicts:
+        if not conflict.winner:
+            found = " and ".join(f"{registered.name} of {plugin.title}" for plugin, registered in conflict.claimants)
+            remedy = f"Set {VARIABLE} to {conflict.contract}=NAME to say which plugin decodes it, or block one with -NAME."
+            yield Violation(
+                code="plugin-conflict", object=f"{conflict.contract} in {conflict.body}", expected="one decoder", found=found, remedy=remedy
+            )

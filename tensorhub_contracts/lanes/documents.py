@@ -51,7 +51,9 @@ def read_lanes(text: str | bytes, *, name: str = "lanes.json") -> ImageLanes:
     digest = lanes_digest(lanes)
     if lanes.digest != digest:
         remedy = "Derive the lanes again in the image: a record is derived, and never edited."
-        raise Refusal([Violation("lanes-digest", name, f"{digest}, that of its facts", lanes.digest, remedy)])
+        raise Refusal(
+            [Violation(code="lanes-digest", object=name, expected=f"{digest}, that of its facts", found=lanes.digest, remedy=remedy)]
+        )
     return lanes
 
 
@@ -111,7 +113,9 @@ def _block(text: str, name: str) -> dict[str, Any]:
     )
     if not well_formed:
         remedy = "Take the file that `tensorhub lanes --output toml` wrote in the image."
-        raise Refusal([Violation("document-malformed", name, "a TOML file with [execution_lanes]", found, remedy)])
+        raise Refusal(
+            [Violation(code="document-malformed", object=name, expected="a TOML file with [execution_lanes]", found=found, remedy=remedy)]
+        )
     assert isinstance(block, dict)
     return block
 
@@ -126,7 +130,7 @@ def _differing(then: dict[str, Any], now: dict[str, Any], name: str) -> Iterator
             expected = ", ".join(gone) or ("the same, in another order" if not new else "nothing more")
             found = ", ".join(new) or ("another order" if not gone else "nothing in its place")
             remedy = "Record the lanes again if the change is meant; else build the image from the versions that were recorded."
-            yield Violation("lanes-differ", f"{key} of {name}", expected, found, remedy)
+            yield Violation(code="lanes-differ", object=f"{key} of {name}", expected=expected, found=found, remedy=remedy)
 
 
 def _items(value: Any) -> list[str]:

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from tensorhub_contracts.plugins.discovery import EntryPointRecord
-from tensorhub_contracts.plugins.facts import Contest, Plugin
-from tensorhub_contracts.plugins.loader import Claim
+from tensorhub_contracts.plugins.facts import LaneConflict, Plugin
+from tensorhub_contracts.plugins.loader import RegisteredDecoder
 from tensorhub_contracts.plugins.selection import PluginSelection, normalized
 from tensorhub_contracts.registry.digests import contract_digest
 from tensorhub_contracts.registry.plugin_contracts import OwnedContracts
@@ -38,7 +38,7 @@ def contract_conflicts(owned: Mapping[str, OwnedContracts]) -> dict[str, str]:
     for name, each in owned.items():
         facts: list[tuple[str, str, object]] = [("contract", contract.handle, contract) for contract in each.contracts.values()]
         facts += [("digest", contract_digest(contract), contract.handle) for contract in each.contracts.values()]
-        facts += [("leaf", leaf.suffix, leaf) for leaf in each.leaves]
+        facts += [("sidecar", sidecar.suffix, sidecar) for sidecar in each.sidecars]
         facts += [("payload", payload.suffix, payload) for payload in each.payloads]
         facts += [("reference dequant", dequant.name, dequant) for dequant in each.reference_dequants]
         for kind, key, fact in facts:
@@ -53,21 +53,21 @@ def contract_conflicts(owned: Mapping[str, OwnedContracts]) -> dict[str, str]:
     return reasons
 
 
-def contests(plugins: Iterable[Plugin], selection: PluginSelection) -> tuple[Contest, ...]:
-    """Return the lane bodies that several decoders claim, with the winner that the image names."""
-    claimants: dict[tuple[str, str], dict[str, tuple[Plugin, Claim]]] = defaultdict(dict)
+def lane_conflicts(plugins: Iterable[Plugin], selection: PluginSelection) -> tuple[LaneConflict, ...]:
+    """Return the lane bodies that several decoders registered, with the winner that the image names."""
+    claimants: dict[tuple[str, str], dict[str, tuple[Plugin, RegisteredDecoder]]] = defaultdict(dict)
     for plugin in plugins:
-        for claim in plugin.claims:
-            for body in claim.declaration.serves:
-                claimants[claim.declaration.contract, body].setdefault(claim.decoder, (plugin, claim))
+        for registered in plugin.decoders:
+            for body in registered.declaration.serves:
+                claimants[registered.declaration.contract, body].setdefault(registered.name, (plugin, registered))
     found = []
     for (contract, body), by_decoder in sorted(claimants.items()):
         if len(by_decoder) > 1 and contract not in selection.blocked_contracts:
             several = tuple(by_decoder[decoder] for decoder in sorted(by_decoder))
             wanted = selection.winners.get(contract, "")
             named = {plugin.name for plugin, _ in several if is_named(plugin, wanted)}
-            winners = [claim for plugin, claim in several if plugin.name in named]
-            found.append(Contest(contract, body, several, winner=named.pop() if len(winners) == 1 else ""))
+            winners = [registered for plugin, registered in several if plugin.name in named]
+            found.append(LaneConflict(contract, body, several, winner=named.pop() if len(winners) == 1 else ""))
     return tuple(found)
 
 

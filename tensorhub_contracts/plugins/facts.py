@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from tensorhub_contracts.plugins.discovery import DamagedMetadata
-from tensorhub_contracts.plugins.loader import Claim
+from tensorhub_contracts.plugins.loader import RegisteredDecoder
 from tensorhub_contracts.plugins.selection import PluginSelection
 from tensorhub_contracts.registry.registry import Registry
 
@@ -32,7 +32,7 @@ class Plugin(msgspec.Struct, frozen=True):
     reason: str = ""
     traceback: str = ""
     notes: tuple[str, ...] = ()
-    claims: tuple[Claim, ...] = ()
+    decoders: tuple[RegisteredDecoder, ...] = ()
     contracts: tuple[str, ...] = ()
 
     @property
@@ -41,12 +41,12 @@ class Plugin(msgspec.Struct, frozen=True):
         return f"{self.name} ({self.distribution}{' ' + self.version if self.version else ''})"
 
 
-class Contest(msgspec.Struct, frozen=True):
+class LaneConflict(msgspec.Struct, frozen=True):
     """A lane body of a contract that several decoders claim; `winner` is the plugin that the image names, or empty."""
 
     contract: str
     body: str
-    claimants: tuple[tuple[Plugin, Claim], ...]
+    claimants: tuple[tuple[Plugin, RegisteredDecoder], ...]
     winner: str = ""
 
     @property
@@ -55,15 +55,15 @@ class Contest(msgspec.Struct, frozen=True):
         return bool(self.winner)
 
     @property
-    def losers(self) -> tuple[tuple[Plugin, Claim], ...]:
+    def losers(self) -> tuple[tuple[Plugin, RegisteredDecoder], ...]:
         """The claimants that do not get the lane: all of them until a winner is named."""
-        return tuple((plugin, claim) for plugin, claim in self.claimants if plugin.name != self.winner)
+        return tuple((plugin, registered) for plugin, registered in self.claimants if plugin.name != self.winner)
 
 
 class Plugins(msgspec.Struct, frozen=True):
     """All plugins of this environment, sorted by name, with how many distributions the scan saw.
 
-    `registry` has the contracts that loaded plugins own. `contests` are the lanes that several decoders claim.
+    `registry` has the contracts that loaded plugins own. `lane_conflicts` are the lanes that several decoders registered.
     """
 
     plugins: tuple[Plugin, ...]
@@ -71,7 +71,7 @@ class Plugins(msgspec.Struct, frozen=True):
     damaged: tuple[DamagedMetadata, ...]
     registry: Registry
     selection: PluginSelection
-    contests: tuple[Contest, ...]
+    lane_conflicts: tuple[LaneConflict, ...]
 
     @property
     def loaded(self) -> tuple[Plugin, ...]:

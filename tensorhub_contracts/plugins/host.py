@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from tensorhub_contracts.errors import PluginSelectionError, RegistryError, writable
-from tensorhub_contracts.plugins.conflicts import contests, contract_conflicts, is_named, name_conflicts
+from tensorhub_contracts.plugins.conflicts import contract_conflicts, is_named, lane_conflicts, name_conflicts
 from tensorhub_contracts.plugins.discovery import DamagedMetadata, EntryPointRecord, MetadataScan, owner, scan_metadata
 from tensorhub_contracts.plugins.facts import Plugin, Plugins, State
 from tensorhub_contracts.plugins.loader import load_plugin
@@ -25,11 +25,11 @@ def installed_plugins() -> Plugins:
     `installed_plugins.cache_clear()` makes the next call look again. Raises `PluginSelectionError` if
     `TENSORHUB_PLUGINS` is not well formed or names what is not there.
     """
-    return settle(scan_metadata(), read_selection())
+    return resolve_plugins(scan_metadata(), read_selection())
 
 
-def settle(scan: MetadataScan, selection: PluginSelection) -> Plugins:
-    """Load what a scan found and a selection admits, and settle what the plugins claim."""
+def resolve_plugins(scan: MetadataScan, selection: PluginSelection) -> Plugins:
+    """Load what a scan found and a selection admits, and resolve_plugins what the plugins registered."""
     _require_known(scan, selection)
     blocked = {record for record in scan.entry_points if selection.is_blocked(record.names, shipped=record.shipped)}
     reasons = name_conflicts(record for record in scan.entry_points if record not in blocked)
@@ -47,13 +47,15 @@ def settle(scan: MetadataScan, selection: PluginSelection) -> Plugins:
             if contracts is not None:
                 owned[plugin.name] = contracts
     plugins, registry = _with_contracts(plugins, owned)
-    plugins = [_with_registered_claims(plugin, registry) for plugin in plugins]
+    plugins = [_with_known_contracts(plugin, registry) for plugin in plugins]
     _require_winners(plugins, selection, registry)
-    decoded = frozenset(claim.declaration.contract for plugin in plugins for claim in plugin.claims) - selection.blocked_contracts
+    decoded = (
+        frozenset(registered.declaration.contract for plugin in plugins for registered in plugin.decoders) - selection.blocked_contracts
+    )
     unavailable = tuple(f"{plugin.title} is {plugin.state}: {plugin.reason}" for plugin in plugins if plugin.state != "loaded")
     registry = msgspec.structs.replace(registry, decoded=decoded, unavailable=unavailable)
     damaged = tuple(DamagedMetadata(writable(each.metadata), writable(each.reason)) for each in scan.damaged)
-    return Plugins(tuple(plugins), scan.distributions, damaged, registry, selection, contests(plugins, selection))
+    return Plugins(tuple(plugins), scan.distributions, damaged, registry, selection, lane_conflicts(plugins, selection))
 
 
 def _by_plugin(records: Iterable[EntryPointRecord]) -> list[list[EntryPointRecord]]:
@@ -80,11 +82,11 @@ def _loaded(records: list[EntryPointRecord]) -> tuple[Plugin, OwnedContracts | N
         fault, lines = writable(loaded.fault), writable(loaded.traceback)
         return msgspec.structs.replace(plugin, state="broken", reason=fault, traceback=lines), None
     contracts = tuple(loaded.owned.contracts) if loaded.owned is not None else ()
-    return msgspec.structs.replace(plugin, claims=loaded.claims, contracts=contracts), loaded.owned
+    return msgspec.structs.replace(plugin, decoders=loaded.decoders, contracts=contracts), loaded.owned
 
 
 def _without_use(plugin: Plugin, state: State, reason: str) -> Plugin:
-    return msgspec.structs.replace(plugin, state=state, reason=reason, claims=(), contracts=())
+    return msgspec.structs.replace(plugin, state=state, reason=reason, decoders=(), contracts=())
 
 
 def _with_contracts(plugins: list[Plugin], owned: Mapping[str, OwnedContracts]) -> tuple[list[Plugin], Registry]:
@@ -106,15 +108,15 @@ def _with_contracts(plugins: list[Plugin], owned: Mapping[str, OwnedContracts]) 
     return settled, registry
 
 
-def _with_registered_claims(plugin: Plugin, registry: Registry) -> Plugin:
+def _with_known_contracts(plugin: Plugin, registry: Registry) -> Plugin:
     """Refuse a plugin that decodes a contract which the registry does not have, or has with another digest."""
-    for claim in plugin.claims:
-        declared = claim.declaration
+    for registered in plugin.decoders:
+        declared = registered.declaration
         if declared.contract not in registry.contracts:
-            reason = f"{claim.decoder} reads {declared.contract}, which no loaded plugin owns; return it from provide_contracts"
+            reason = f"{registered.name} reads {declared.contract}, which no loaded plugin owns; return it from provide_contracts"
             return _without_use(plugin, "broken", reason)
         if registry.digest(declared.contract) != declared.digest:
-            reason = f"{claim.decoder} reads {declared.contract} as {declared.digest}, and it is {registry.digest(declared.contract)}"
+            reason = f"{registered.name} reads {declared.contract} as {declared.digest}, and it is {registry.digest(declared.contract)}"
             return _without_use(plugin, "broken", reason)
     return plugin
 
@@ -133,7 +135,7 @@ def _require_winners(plugins: Iterable[Plugin], selection: PluginSelection, regi
     ]
     for handle, winner in selection.winners.items():
         named = [plugin for plugin in plugins if is_named(plugin, winner)]
-        if not any(claim.declaration.contract == handle for plugin in named for claim in plugin.claims):
+        if not any(registered.declaration.contract == handle for plugin in named for registered in plugin.decoders):
             states = ", ".join(f"{plugin.title} is {plugin.state}" for plugin in named)
             problems.append(f"{VARIABLE}: {handle}={winner}: {winner} does not decode it ({states})")
     if problems:

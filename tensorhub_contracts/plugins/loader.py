@@ -24,18 +24,18 @@ from tensorhub_contracts.plugins.shipped_only import GROUP
 from tensorhub_contracts.registry.plugin_contracts import OwnedContracts
 
 
-class Claim(msgspec.Struct, frozen=True):
-    """One contract that one decoder of a plugin reads. `decoder` is `module:qualname`."""
+class RegisteredDecoder(msgspec.Struct, frozen=True):
+    """One contract that one decoder of a plugin reads. `name` is `module:qualname`."""
 
     declaration: DecoderDeclaration
-    decoder: str
+    name: str
     function: Callable[..., Any]
 
 
 class Loaded(msgspec.Struct, frozen=True):
     """What a plugin was found to be: what it provides, or why it is broken, with the traceback if there is one."""
 
-    claims: tuple[Claim, ...] = ()
+    decoders: tuple[RegisteredDecoder, ...] = ()
     owned: OwnedContracts | None = None
     file: str = ""
     fault: str = ""
@@ -61,7 +61,7 @@ def load_plugin(record: EntryPointRecord) -> Loaded:
                 _judge(plugin, record)
                 manager = _manager(plugin, record)
                 owned = _owned(manager)
-                return Loaded(_claims(manager), owned, file)
+                return Loaded(_decoders(manager), owned, file)
         except _Broken as broken:
             return Loaded(file=file, fault=str(broken))
         except BaseException as error:
@@ -153,16 +153,16 @@ def _owned(manager: pluggy.PluginManager) -> OwnedContracts | None:
     return None
 
 
-def _claims(manager: pluggy.PluginManager) -> tuple[Claim, ...]:
-    claims = []
+def _decoders(manager: pluggy.PluginManager) -> tuple[RegisteredDecoder, ...]:
+    decoders = []
     for provided in manager.hook.provide_decoders():
         for function in provided:
             declarations = contract_decoders_of(function) if callable(function) and not inspect.isclass(function) else ()
             if not declarations:
                 raise _Broken(f"provide_decoders returned {function!r}, which declares no contract; a wrapper needs functools.wraps")
             decoder = f"{function.__module__}:{function.__qualname__}"
-            claims += [Claim(declaration, decoder, function) for declaration in declarations]
-    return tuple(dict.fromkeys(claims))
+            decoders += [RegisteredDecoder(declaration, decoder, function) for declaration in declarations]
+    return tuple(dict.fromkeys(decoders))
 
 
 def _file_of(plugin: Any, record: EntryPointRecord) -> str:

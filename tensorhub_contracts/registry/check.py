@@ -6,17 +6,17 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from tensorhub_contracts.checkpoints.geometry import BITS, ELEMENTS
 from tensorhub_contracts.errors import Refusal
-from tensorhub_contracts.registry.contract import UNPROVED, Contract, Form, LaneBody, RegistryFile, Requirement
+from tensorhub_contracts.registry.contract import NOT_PROVABLE, Contract, Form, LaneBody, RegistryFile, Requirement
 from tensorhub_contracts.registry.names import parse_handle, parse_lane
 from tensorhub_contracts.registry.shape_patterns import parse_shape
-from tensorhub_contracts.registry.sidecar_names import LeafNames
+from tensorhub_contracts.registry.sidecar_names import SidecarNames
 
 
 def faults(content: RegistryFile) -> list[str]:
     """Return every fault of a structured registry as `path: what is wrong`."""
     found: list[str] = []
     seen: set[str] = set()
-    leaf_names = LeafNames(content.leaf, content.payload)
+    sidecar_names = SidecarNames(content.sidecar, content.payload)
     dequants = {each.name for each in content.reference_dequant}
     lanes = {each.body: each for each in content.lane}
     for place, contract in enumerate(content.contract):
@@ -24,7 +24,7 @@ def faults(content: RegistryFile) -> list[str]:
         if contract.handle in seen:
             found.append(f"{path}.handle: listed twice")
         seen.add(contract.handle)
-        found += (f"{path}.{fault}" for fault in contract_faults(contract, dequants, leaf_names, lanes))
+        found += (f"{path}.{fault}" for fault in contract_faults(contract, dequants, sidecar_names, lanes))
     found += _lane_faults(content.lane)
     for place, conversion in enumerate(content.conversion):
         found += (
@@ -51,7 +51,9 @@ def digest_clashes(digests: dict[str, str]) -> list[str]:
     return clashes
 
 
-def contract_faults(contract: Contract, dequants: Iterable[str], leaf_names: LeafNames, lanes: Mapping[str, LaneBody]) -> Iterator[str]:
+def contract_faults(
+    contract: Contract, dequants: Iterable[str], sidecar_names: SidecarNames, lanes: Mapping[str, LaneBody]
+) -> Iterator[str]:
     """Yield what is wrong with one contract, as `path inside the contract: what is wrong`.
 
     `dequants` are the names of the reference dequants, `lanes` the bodies of the lane table.
@@ -64,7 +66,7 @@ def contract_faults(contract: Contract, dequants: Iterable[str], leaf_names: Lea
         yield f"element: {contract.element} is not a dtype"
     if contract.reference_dequant not in {*dequants, "none"}:
         yield f"reference_dequant: {contract.reference_dequant} is not listed under [[reference_dequant]]"
-    yield from (f"unproved: {each} is not a known word" for each in contract.unproved if each not in UNPROVED)
+    yield from (f"not_provable: {each} is not a known word" for each in contract.not_provable if each not in NOT_PROVABLE)
     for body, floor in contract.floors.items():
         if floor != "none" and floor < 1:
             yield f"floors.{body}: a floor is a compute capability such as 89, or 'none'"
@@ -72,11 +74,11 @@ def contract_faults(contract: Contract, dequants: Iterable[str], leaf_names: Lea
             yield f"floors.{body}: not a body of the lane table"
         elif contract.element not in lanes[body].elements:
             yield f"floors.{body}: its weights are {' or '.join(lanes[body].elements)}, and the element is {contract.element}"
-    for dtype in (*contract.dense.matrix_dtypes, *contract.dense.vector_dtypes):
+    for dtype in (*contract.unquantized.matrix_dtypes, *contract.unquantized.vector_dtypes):
         if dtype not in BITS:
-            yield f"dense: {dtype} is not a dtype"
+            yield f"unquantized: {dtype} is not a dtype"
     for form in contract.form:
-        yield from (f"form.{form.name}.{fault}" for fault in _form_faults(form, leaf_names))
+        yield from (f"form.{form.name}.{fault}" for fault in _form_faults(form, sidecar_names))
     for place, each in enumerate(contract.declares):
         yield from (f"declares[{place}].{fault}" for requirement in each.require for fault in _requirement_faults(requirement))
 
@@ -100,19 +102,19 @@ def _lane_faults(lanes: tuple[LaneBody, ...]) -> Iterator[str]:
         yield from (f"{path}.elements: {element} is not an element" for element in lane.elements if element not in ELEMENTS)
 
 
-def _form_faults(form: Form, leaf_names: LeafNames) -> Iterator[str]:
+def _form_faults(form: Form, sidecar_names: SidecarNames) -> Iterator[str]:
     if "weight" not in form.tensors:
         yield "tensors: the primary tensor, role 'weight', is missing"
         return
-    if form.primary.suffix and leaf_names.of_suffix(form.primary.suffix):
-        yield f"tensors.weight.name: a [[leaf]] says that {form.primary.suffix!r} is a sidecar"
+    if form.primary.suffix and sidecar_names.of_suffix(form.primary.suffix):
+        yield f"tensors.weight.name: a [[sidecar]] says that {form.primary.suffix!r} is a sidecar"
     for role, tensor in form.tensors.items():
         if not tensor.name.startswith(("{module}", "{param}")) or tensor.name.count("{") != 1:
             yield f"tensors.{role}.name: begins with {{module}} or {{param}} and holds no other placeholder"
         yield from (f"tensors.{role}.dtypes: {dtype} is not a dtype" for dtype in tensor.dtypes if dtype not in BITS)
         yield from (f"tensors.{role}.shapes: {fault}" for shape in tensor.shapes if (fault := _shape_fault(shape)))
-        if role != "weight" and leaf_names.relative_to(form.primary.suffix, tensor.suffix) is None:
-            yield f"tensors.{role}.name: no [[leaf]] describes {tensor.suffix!r} beside {form.primary.suffix!r}"
+        if role != "weight" and sidecar_names.relative_to(form.primary.suffix, tensor.suffix) is None:
+            yield f"tensors.{role}.name: no [[sidecar]] describes {tensor.suffix!r} beside {form.primary.suffix!r}"
 
 
 def _shape_fault(shape: tuple[str | int, ...]) -> str:

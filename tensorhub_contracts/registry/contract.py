@@ -19,7 +19,7 @@ Floor = int | Literal["none"]
 DimensionText = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": "^[a-z][a-z_]*(/[1-9][0-9]*)?$"})]
 DimensionNumber = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 1})]
 
-Evidence = Literal["code", "report", "inferred"]
+Provenance = Literal["code", "report", "inferred"]
 Role = Literal["weight-scale", "global-scale", "activation-scale", "zero-point", "cache-scale", "producer-note"]
 ScaleDirection = Literal["multiply", "global-divides", "none"]
 Execution = Literal["eager", "compiled"]
@@ -76,7 +76,7 @@ class Declares(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     require: tuple[Requirement, ...]
 
 
-class DenseRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class UnquantizedRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which dtypes the tensors that nothing scales may have: matrices have rank 2 or more, vectors less."""
 
     matrix_dtypes: tuple[str, ...] = ("BF16", "F16", "F32")
@@ -90,16 +90,16 @@ class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     summary: str
     element: str
     reference_dequant: str
-    evidence: Evidence
+    evidence: Provenance
     source: str
-    unproved: tuple[str, ...]
+    not_provable: tuple[str, ...]
     decoder: Literal["shipped", "none"] = "none"
     scale_direction: ScaleDirection = "none"
     block: tuple[int, int] | None = None
     multiple_of: dict[str, int] = {}
     whole_tree: bool = False
     probe: str = ""
-    dense: DenseRule = DenseRule()
+    unquantized: UnquantizedRule = UnquantizedRule()
     floors: dict[str, Floor] = {}
     form: tuple[Form, ...] = ()
     declares: tuple[Declares, ...] = ()
@@ -110,7 +110,7 @@ class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return bool(self.form)
 
 
-class Leaf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SidecarName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A sidecar's name: the end of its last dotted segment, what it means, and what it belongs to.
 
     `beside` lists what may stand in place of the suffix in the name of the tensor that the sidecar belongs to.
@@ -152,7 +152,7 @@ class LaneBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     summary: str
 
 
-class Conversion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ConversionEdge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An edge between contracts: `producible` loses precision and is done ahead of time, `decodable` is exact."""
 
     source: tuple[str, ...]
@@ -173,11 +173,11 @@ class RegistryFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     schema: int
     contract: tuple[Contract, ...]
-    leaf: tuple[Leaf, ...] = ()
+    sidecar: tuple[SidecarName, ...] = ()
     payload: tuple[Payload, ...] = ()
     reference_dequant: tuple[ReferenceDequant, ...] = ()
     lane: tuple[LaneBody, ...] = ()
-    conversion: tuple[Conversion, ...] = ()
+    conversion: tuple[ConversionEdge, ...] = ()
     superseded: tuple[Superseded, ...] = ()
 
 
@@ -187,13 +187,13 @@ class OwnedContractsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     schema: int
     producer: str
     contract: tuple[Contract, ...]
-    leaf: tuple[Leaf, ...] = ()
+    sidecar: tuple[SidecarName, ...] = ()
     payload: tuple[Payload, ...] = ()
     reference_dequant: tuple[ReferenceDequant, ...] = ()
 
 
 #: What headers cannot show, by the word that contracts use for it.
-UNPROVED: Final = {
+NOT_PROVABLE: Final = {
     "values": "the values: scales that are zero, negative or not finite, and NaN codes, are seen only when bytes are read",
     "scale-direction": "the direction of the scale: that it multiplies is part of the contract, not of the headers",
     "grid-orientation": "the orientation of a scale grid with as many blocks down as across: it has the same shape transposed",

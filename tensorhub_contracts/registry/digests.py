@@ -26,8 +26,8 @@ def normative_facts(contract: Contract) -> dict[str, Any]:
         "reference_dequant": contract.reference_dequant,
         "scale_direction": contract.scale_direction,
         "dense": {
-            "matrix_dtypes": sorted(contract.dense.matrix_dtypes),
-            "vector_dtypes": sorted(contract.dense.vector_dtypes),
+            "matrix_dtypes": sorted(contract.unquantized.matrix_dtypes),
+            "vector_dtypes": sorted(contract.unquantized.vector_dtypes),
         },
         "forms": sorted((_form_facts(form) for form in contract.form), key=canonical_json),
         "declares": sorted(

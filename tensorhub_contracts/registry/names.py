@@ -104,4 +104,4 @@ def parse_lane(text: str) -> LaneName:
         return LaneName(name)
     expected = "a family such as fp8, a body such as fp8-w8a16, or a lane such as fp8-w8a16+eager"
     remedy = "Write the lane as `tensorhub lanes` prints it; executions are eager and compiled."
-    raise Refusal([Violation("lane-malformed", text, expected, repr(text), remedy)])
+    raise Refusal([Violation(code="lane-malformed", object=text, expected=expected, found=repr(text), remedy=remedy)])

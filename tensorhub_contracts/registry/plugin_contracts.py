@@ -12,24 +12,24 @@ import msgspec
 from tensorhub_contracts.documents import structure
 from tensorhub_contracts.errors import Refusal, RegistryError
 from tensorhub_contracts.registry.check import contract_faults, digest_clashes
-from tensorhub_contracts.registry.contract import Contract, Leaf, OwnedContractsFile, Payload, ReferenceDequant
+from tensorhub_contracts.registry.contract import Contract, OwnedContractsFile, Payload, ReferenceDequant, SidecarName
 from tensorhub_contracts.registry.digests import contract_digest
 from tensorhub_contracts.registry.names import SEGMENT, parse_handle
 from tensorhub_contracts.registry.registry import SCHEMA, Registry, load_registry
-from tensorhub_contracts.registry.sidecar_names import LeafNames
+from tensorhub_contracts.registry.sidecar_names import SidecarNames
 
-Fact = TypeVar("Fact", Leaf, Payload, ReferenceDequant)
+Fact = TypeVar("Fact", SidecarName, Payload, ReferenceDequant)
 
 
 class OwnedContracts(msgspec.Struct, frozen=True):
-    """The contracts of one producer that a plugin owns, with the leaf names and dequants that they need.
+    """The contracts of one producer that a plugin owns, with the sidecar names and dequants that they need.
 
     `owned["acme.int8-channel@1"]` is the `Contract` that `implements_contract` takes.
     """
 
     producer: str
     contracts: Mapping[str, Contract]
-    leaves: tuple[Leaf, ...] = ()
+    sidecars: tuple[SidecarName, ...] = ()
     payloads: tuple[Payload, ...] = ()
     reference_dequants: tuple[ReferenceDequant, ...] = ()
 
@@ -40,8 +40,8 @@ class OwnedContracts(msgspec.Struct, frozen=True):
 def read_contracts(text: str, *, name: str = "contracts.toml") -> OwnedContracts:
     """Read the contracts that a plugin owns from TOML text.
 
-    The text has the tables of `registry.toml` that describe contracts (`contract`, `leaf`, `payload`,
-    `reference_dequant`) and a `producer`, which every handle in it begins with. A leaf or a dequant that the shipped
+    The text has the tables of `registry.toml` that describe contracts (`contract`, `sidecar`, `payload`,
+    `reference_dequant`) and a `producer`, which every handle in it begins with. A sidecar or a dequant that the shipped
     registry has need not be repeated. Raises `RegistryError` with every fault; `name` is the file's name in it.
     """
     try:
@@ -55,7 +55,7 @@ def read_contracts(text: str, *, name: str = "contracts.toml") -> OwnedContracts
     if faults:
         raise RegistryError(faults)
     contracts = {contract.handle: contract for contract in content.contract}
-    return OwnedContracts(content.producer, contracts, content.leaf, content.payload, content.reference_dequant)
+    return OwnedContracts(content.producer, contracts, content.sidecar, content.payload, content.reference_dequant)
 
 
 def with_owned(registry: Registry, owned: OwnedContracts) -> Registry:
@@ -72,18 +72,18 @@ def with_owned(registry: Registry, owned: OwnedContracts) -> Registry:
     for handle, contract in owned.contracts.items():
         if contracts.setdefault(handle, contract) != contract:
             faults.append(f"{handle}: described differently by another plugin or by the shipped registry")
-    leaves = _added("leaf", {each.suffix: each for each in registry.leaves}, {each.suffix: each for each in owned.leaves}, faults)
+    sidecars = _added("sidecar", {each.suffix: each for each in registry.sidecars}, {each.suffix: each for each in owned.sidecars}, faults)
     payloads = _added("payload", {each.suffix: each for each in registry.payloads}, {each.suffix: each for each in owned.payloads}, faults)
     known = {each.name: each for each in registry.reference_dequants}
     dequants = _added("reference_dequant", known, {each.name: each for each in owned.reference_dequants}, faults)
-    leaf_names = LeafNames(leaves, payloads)
+    sidecar_names = SidecarNames(sidecars, payloads)
     for handle, contract in contracts.items():
         names = [each.name for each in dequants]
-        faults += (f"{handle}.{fault}" for fault in contract_faults(contract, names, leaf_names, registry.lanes))
+        faults += (f"{handle}.{fault}" for fault in contract_faults(contract, names, sidecar_names, registry.lanes))
     if faults:
         raise RegistryError(faults)
     return msgspec.structs.replace(
-        registry, contracts=contracts, leaves=leaves, payloads=payloads, reference_dequants=dequants, known_digests=digests
+        registry, contracts=contracts, sidecars=sidecars, payloads=payloads, reference_dequants=dequants, known_digests=digests
     )
 
 
@@ -94,7 +94,7 @@ def _added(table: str, known: dict[str, Fact], new: dict[str, Fact], faults: lis
 
 
 def _faults(content: OwnedContractsFile, registry: Registry) -> Iterator[str]:
-    leaf_names = LeafNames((*registry.leaves, *content.leaf), (*registry.payloads, *content.payload))
+    sidecar_names = SidecarNames((*registry.sidecars, *content.sidecar), (*registry.payloads, *content.payload))
     dequants = [each.name for each in (*registry.reference_dequants, *content.reference_dequant)]
     if not content.contract:
         yield "contract: at least one"
@@ -104,7 +104,7 @@ def _faults(content: OwnedContractsFile, registry: Registry) -> Iterator[str]:
         if contract.handle in seen:
             yield f"{path}.handle: listed twice"
         seen.add(contract.handle)
-        yield from (f"{path}.{fault}" for fault in contract_faults(contract, dequants, leaf_names, registry.lanes))
+        yield from (f"{path}.{fault}" for fault in contract_faults(contract, dequants, sidecar_names, registry.lanes))
         if contract.handle in registry.contracts:
             yield f"{path}.handle: a shipped contract, and no plugin may replace it"
         elif _producer(contract.handle) not in (content.producer, ""):
@@ -115,32 +115,32 @@ def _faults(content: OwnedContractsFile, registry: Registry) -> Iterator[str]:
             yield f"{path}.floors: a floor for each lane body that a decoder may serve, 'none' where it runs anywhere"
     if not re.fullmatch(SEGMENT, content.producer):
         yield f"producer: lower-case letters and digits, with hyphens only inside, not {content.producer!r}"
-    yield from _leaf_faults(content, registry, leaf_names)
+    yield from _sidecar_faults(content, registry, sidecar_names)
     for dequant in content.reference_dequant:
         if not dequant.name.startswith(content.producer + "."):
             yield f"reference_dequant ({dequant.name}).name: begins with the producer, {content.producer}."
 
 
-def _leaf_faults(content: OwnedContractsFile, registry: Registry, leaf_names: LeafNames) -> Iterator[str]:
-    """Yield what would let a plugin's leaf or payload change how trees of other contracts are judged.
+def _sidecar_faults(content: OwnedContractsFile, registry: Registry, sidecar_names: SidecarNames) -> Iterator[str]:
+    """Yield what would let a plugin's sidecar or payload change how trees of other contracts are judged.
 
-    A leaf is known by the end of a name, and the longest end wins: one that ends in a shipped leaf's takes names away
+    A sidecar is known by the end of a name, and the longest end wins: one that ends in a shipped sidecar's takes names away
     from it, and may do so only to say the same of them.
     """
     forms = [form for contract in content.contract for form in contract.form if "weight" in form.tensors]
-    used = {leaf_names.relative_to(form.primary.suffix, tensor.suffix) for form in forms for tensor in form.tensors.values()}
-    for leaf in content.leaf:
-        path = f"leaf ({leaf.suffix})"
-        if any(leaf.suffix == shipped.suffix for shipped in registry.leaves):
+    used = {sidecar_names.relative_to(form.primary.suffix, tensor.suffix) for form in forms for tensor in form.tensors.values()}
+    for sidecar in content.sidecar:
+        path = f"sidecar ({sidecar.suffix})"
+        if any(sidecar.suffix == shipped.suffix for shipped in registry.sidecars):
             continue  # in the same words, or with_owned says so
-        if leaf.suffix not in used:
+        if sidecar.suffix not in used:
             yield f"{path}.suffix: no form of these contracts has such a sidecar"
-        if _names_ordinary(leaf.suffix):
+        if _names_ordinary(sidecar.suffix):
             yield f"{path}.suffix: ordinary parameters have this name"
-        for shipped in registry.leaves:
-            says_the_same = leaf.role == shipped.role and not (leaf.needs_quantized and not shipped.needs_quantized)
-            if leaf.suffix.endswith(shipped.suffix) and not says_the_same:
-                yield f"{path}: takes names from the shipped leaf {shipped.suffix} and says something else of them"
+        for shipped in registry.sidecars:
+            says_the_same = sidecar.role == shipped.role and not (sidecar.needs_quantized and not shipped.needs_quantized)
+            if sidecar.suffix.endswith(shipped.suffix) and not says_the_same:
+                yield f"{path}: takes names from the shipped sidecar {shipped.suffix} and says something else of them"
     for payload in content.payload:
         path = f"payload ({payload.suffix})"
         if any(payload.suffix == shipped.suffix for shipped in registry.payloads):

@@ -12,14 +12,23 @@ import msgspec
 
 from tensorhub_contracts.documents import structure
 from tensorhub_contracts.errors import Refusal, RegistryError, Violation
-from tensorhub_contracts.registry.contract import Contract, Conversion, LaneBody, Leaf, Payload, ReferenceDequant, RegistryFile, Superseded
+from tensorhub_contracts.registry.contract import (
+    Contract,
+    ConversionEdge,
+    LaneBody,
+    Payload,
+    ReferenceDequant,
+    RegistryFile,
+    SidecarName,
+    Superseded,
+)
 from tensorhub_contracts.registry.names import parse_handle
 
 SCHEMA: Final = 1
 
 
 class Registry(msgspec.Struct, frozen=True):
-    """The contracts that this installation knows, with the leaf names that tell layouts apart.
+    """The contracts that this installation knows, with the sidecar names that tell layouts apart.
 
     `lanes` maps each body of the lane table to its facts, best rank first. `decoded` holds the handles that a decoder
     is installed for, and `unavailable` a line for each plugin that might own or decode more and is not in use.
@@ -27,11 +36,11 @@ class Registry(msgspec.Struct, frozen=True):
     """
 
     contracts: Mapping[str, Contract]
-    leaves: tuple[Leaf, ...]
+    sidecars: tuple[SidecarName, ...]
     payloads: tuple[Payload, ...]
     reference_dequants: tuple[ReferenceDequant, ...]
     lanes: Mapping[str, LaneBody]
-    conversions: tuple[Conversion, ...]
+    conversions: tuple[ConversionEdge, ...]
     superseded: tuple[Superseded, ...]
     decoded: frozenset[str]
     unavailable: tuple[str, ...] = ()
@@ -71,7 +80,7 @@ def parse_registry(text: str, *, name: str = "registry.toml") -> Registry:
     """Read a registry from TOML text and judge it.
 
     Raises `RegistryError` with every faulty table and its path: a syntax error, an unknown key, a wrong type, an
-    unknown dtype, a handle listed twice, a sidecar name that no leaf describes, two handles with one digest.
+    unknown dtype, a handle listed twice, a sidecar name that no sidecar describes, two handles with one digest.
     """
     from tensorhub_contracts.registry.check import digest_clashes, faults  # the shipped file is judged by the tests
 
@@ -99,7 +108,7 @@ def _structure(text: str, name: str) -> RegistryFile:
 def _registry(content: RegistryFile) -> Registry:
     return Registry(
         contracts={contract.handle: contract for contract in content.contract},
-        leaves=content.leaf,
+        sidecars=content.sidecar,
         payloads=content.payload,
         reference_dequants=content.reference_dequant,
         lanes={lane.body: lane for lane in sorted(content.lane, key=lambda lane: lane.rank)},
@@ -125,7 +134,7 @@ def resolve(text: str, registry: Registry, *, digest: str | None = None) -> Cont
         found = registry.digest(text)
         if digest is not None and digest != found:
             remedy = "Whoever recorded the digest used another registry: compare the two, and do not read one layout as the other."
-            raise Refusal([Violation("contract-digest", text, digest, found, remedy)], nearest=text)
+            raise Refusal([Violation(code="contract-digest", object=text, expected=digest, found=found, remedy=remedy)], nearest=text)
         return registry.contracts[text]
     for each in registry.superseded:
         if each.handle == text:
@@ -133,12 +142,26 @@ def resolve(text: str, registry: Registry, *, digest: str | None = None) -> Cont
                 return registry.contracts[each.by]
             expected = f"the digest that was recorded for it, {each.digest}"
             remedy = f"Prove the digest, or use {each.by}."
-            raise Refusal([Violation("contract-superseded", text, expected, digest or "no digest", remedy)], nearest=each.by)
+            raise Refusal(
+                [Violation(code="contract-superseded", object=text, expected=expected, found=digest or "no digest", remedy=remedy)],
+                nearest=each.by,
+            )
     majors = {other.major: other for other in map(parse_handle, registry.contracts) if other.name == handle.name}
     if majors and handle.major > max(majors):
         newest = str(majors[max(majors)])
         remedy = "Update tensorhub-contracts to a release whose registry has it."
-        raise Refusal([Violation("contract-ahead", text, f"a major that this registry has, up to {newest}", text, remedy)], nearest=newest)
+        raise Refusal(
+            [
+                Violation(
+                    code="contract-ahead",
+                    object=text,
+                    expected=f"a major that this registry has, up to {newest}",
+                    found=text,
+                    remedy=remedy,
+                )
+            ],
+            nearest=newest,
+        )
     raise _unknown(text, registry)
 
 
@@ -163,4 +186,6 @@ def _unknown(text: str, registry: Registry) -> Refusal:
     nearest = _nearest(text, registry, cutoff=0.0)
     remedy = f"Did you mean {nearest}? `tensorhub contracts` lists all." if nearest else "`tensorhub contracts` lists all."
     remedy += registry.unavailable_note
-    return Refusal([Violation("contract-unknown", text, "a handle of the registry", text, remedy)], nearest=nearest)
+    return Refusal(
+        [Violation(code="contract-unknown", object=text, expected="a handle of the registry", found=text, remedy=remedy)], nearest=nearest
+    )

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from tensorhub_contracts.registry.contract import Leaf, Payload
+from tensorhub_contracts.registry.contract import Payload, SidecarName
 
 
-class LeafNames(dict[str, "Leaf | None"]):
-    """Maps the last dotted segment of a tensor's name to its leaf, or None; remembers each answer.
+class SidecarNames(dict[str, "SidecarName | None"]):
+    """Maps the last dotted segment of a tensor's name to its sidecar, or None; remembers each answer.
 
     The longest suffix wins. A suffix that begins with a dot matches a whole segment only: `.weight_scale` matches
     `layers.0.weight_scale` and not `layers.0.my_weight_scale`.
     """
 
-    def __init__(self, leaves: tuple[Leaf, ...], payloads: tuple[Payload, ...] = ()) -> None:
+    def __init__(self, sidecars: tuple[SidecarName, ...], payloads: tuple[Payload, ...] = ()) -> None:
         super().__init__()
-        self.leaves = sorted(leaves, key=lambda leaf: -len(leaf.suffix))
+        self.sidecars = sorted(sidecars, key=lambda sidecar: -len(sidecar.suffix))
         self.payloads = payloads
         self.primary_suffixes = sorted({*(payload.suffix for payload in payloads), ".weight"}, key=len, reverse=True)
 
-    def __missing__(self, segment: str) -> Leaf | None:
+    def __missing__(self, segment: str) -> SidecarName | None:
         dotted = "." + segment
-        for leaf in self.leaves:
-            if _ends_in(dotted, leaf.suffix):
-                self[segment] = leaf
-                return leaf
+        for sidecar in self.sidecars:
+            if _ends_in(dotted, sidecar.suffix):
+                self[segment] = sidecar
+                return sidecar
         self[segment] = None
         return None
 
@@ -35,8 +35,8 @@ class LeafNames(dict[str, "Leaf | None"]):
                 return payload
         return None
 
-    def of_suffix(self, suffix: str) -> Leaf | None:
-        """Return the leaf of a tensor whose name is any stem followed by `suffix`, or None."""
+    def of_suffix(self, suffix: str) -> SidecarName | None:
+        """Return the sidecar of a tensor whose name is any stem followed by `suffix`, or None."""
         return self[suffix.rpartition(".")[2] if "." in suffix else "stem" + suffix]
 
     def primary_suffix(self, name: str) -> str:
@@ -44,16 +44,16 @@ class LeafNames(dict[str, "Leaf | None"]):
         return next((suffix for suffix in self.primary_suffixes if name.endswith(suffix)), "")
 
     def relative_to(self, primary: str, side: str) -> str | None:
-        """Return the suffix of the leaf that is named `side` where its primary tensor is named `primary`.
+        """Return the suffix of the sidecar that is named `side` where its primary tensor is named `primary`.
 
         Both are what follows one and the same stem: `.weight` and `.weight_scale_inv` give `_scale_inv`. None if no
-        leaf says so.
+        sidecar says so.
         """
-        leaf = self.of_suffix(side)
-        if leaf is None or not side.endswith(leaf.suffix):
+        sidecar = self.of_suffix(side)
+        if sidecar is None or not side.endswith(sidecar.suffix):
             return None
-        stem = side[: len(side) - len(leaf.suffix)]
-        return leaf.suffix if any(stem + beside == primary for beside in leaf.beside) else None
+        stem = side[: len(side) - len(sidecar.suffix)]
+        return sidecar.suffix if any(stem + beside == primary for beside in sidecar.beside) else None
 
 
 def _ends_in(dotted: str, suffix: str) -> bool:

@@ -30,7 +30,7 @@ class UnitReport(msgspec.Struct, frozen=True):
     form: str
     dtype: str
     shape: tuple[int, ...]
-    scale_leaf: str
+    scale_name: str
     scale_dtype: str
     grid: tuple[int, ...]
     block: tuple[int, int] | None
@@ -39,7 +39,7 @@ class UnitReport(msgspec.Struct, frozen=True):
     orientation_shown: bool
 
 
-class UnprovedReport(msgspec.Struct, frozen=True):
+class NotProvableReport(msgspec.Struct, frozen=True):
     """What headers cannot show; `units` are those concerned, empty if it concerns all."""
 
     statement: str
@@ -71,7 +71,7 @@ class InspectionReport(msgspec.Struct, frozen=True):
     violations: tuple[Violation, ...]
     notes: tuple[str, ...]
     proved: tuple[str, ...]
-    unproved: tuple[UnprovedReport, ...]
+    not_provable: tuple[NotProvableReport, ...]
     prefixes: tuple[PrefixRow, ...]
     grids: tuple[GridRow, ...]
     units: tuple[UnitReport, ...]
@@ -110,7 +110,7 @@ def inspection_report(inspection: Inspection) -> InspectionReport:
         violations=inspection.violations,
         notes=inspection.notes,
         proved=inspection.proved,
-        unproved=tuple(UnprovedReport(statement, units) for statement, units in inspection.unproved),
+        not_provable=tuple(NotProvableReport(statement, units) for statement, units in inspection.not_provable),
         prefixes=prefix_rows(inspection),
         grids=grid_rows(inspection),
         units=tuple(_units(inspection)),
@@ -145,7 +145,7 @@ def _units(inspection: Inspection) -> Iterator[UnitReport]:
             form=layout.form,
             dtype=layout.weight_dtype,
             shape=layout.weight_shape,
-            scale_leaf=layout.scale_leaf,
+            scale_name=layout.scale_name,
             scale_dtype=layout.scale_dtype,
             grid=layout.grid,
             block=layout.block,

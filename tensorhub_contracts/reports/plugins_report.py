@@ -36,7 +36,7 @@ class PluginReport(msgspec.Struct, frozen=True):
 
 
 class ContestReport(msgspec.Struct, frozen=True):
-    """A lane body of a contract that several decoders claim, and the plugin that was named as the winner, or nothing."""
+    """A lane body of a contract that several decoders registered, and the plugin that was named as the winner, or nothing."""
 
     contract: str
     body: str
@@ -51,7 +51,7 @@ class PluginsReport(msgspec.Struct, frozen=True):
     version: int
     distributions: int
     plugins: tuple[PluginReport, ...]
-    contests: tuple[ContestReport, ...]
+    lane_conflicts: tuple[ContestReport, ...]
     damaged: tuple[DamagedMetadata, ...]
 
 
@@ -74,19 +74,19 @@ def plugins_json(plugins: Plugins) -> str:
                 traceback=each.traceback,
                 notes=each.notes,
                 owns=each.contracts,
-                decodes=tuple(ClaimReport(claim.decoder, claim.declaration) for claim in each.claims),
+                decodes=tuple(ClaimReport(registered.name, registered.declaration) for registered in each.decoders),
             )
             for each in plugins.plugins
         ),
-        contests=tuple(
+        lane_conflicts=tuple(
             ContestReport(
                 each.contract,
                 each.body,
                 tuple(plugin.name for plugin, _ in each.claimants),
-                tuple(claim.decoder for _, claim in each.claimants),
+                tuple(registered.name for _, registered in each.claimants),
                 each.winner,
             )
-            for each in plugins.contests
+            for each in plugins.lane_conflicts
         ),
         damaged=plugins.damaged,
     )

@@ -19,8 +19,8 @@ class PrefixRow(msgspec.Struct, frozen=True):
     tensors: int
     units: int
     multi_token_prediction: int
-    dense: int
-    dense_dtypes: tuple[str, ...]
+    unquantized: int
+    unquantized_dtypes: tuple[str, ...]
 
 
 class GridRow(msgspec.Struct, frozen=True):
@@ -58,14 +58,14 @@ def prefix_rows(inspection: Inspection) -> tuple[PrefixRow, ...]:
         prefix = prefix_of(name)
         units[prefix] += 1
         predicting[prefix] += is_multi_token_prediction(name, layers)
-    dense: Counter[str] = Counter()
+    unquantized: Counter[str] = Counter()
     dtypes: defaultdict[str, set[str]] = defaultdict(set)
-    for name, geometry in groups.dense.items():
+    for name, geometry in groups.unquantized.items():
         prefix = prefix_of(name)
-        dense[prefix] += 1
+        unquantized[prefix] += 1
         dtypes[prefix].add(geometry.dtype)
     return tuple(
-        PrefixRow(prefix, count, units[prefix], predicting[prefix], dense[prefix], tuple(sorted(dtypes[prefix])))
+        PrefixRow(prefix, count, units[prefix], predicting[prefix], unquantized[prefix], tuple(sorted(dtypes[prefix])))
         for prefix, count in sorted(tensors.items())
     )
 

@@ -38,7 +38,7 @@ def _lines(inspection: Inspection) -> Iterator[str]:
         yield from _violation(group)
     yield from _tables(inspection, prefixes)
     yield from _bullets("proved from headers", inspection.proved)
-    shown = [f"{statement}{_units(units)}" for statement, units in inspection.unproved]
+    shown = [f"{statement}{_units(units)}" for statement, units in inspection.not_provable]
     yield from _bullets("not shown by headers", shown if inspection.accepted else [])
     yield from _bullets("notes", inspection.notes)
     if groups:
@@ -81,13 +81,13 @@ def _tables(inspection: Inspection, prefixes: tuple[PrefixRow, ...]) -> Iterator
                 row.prefix,
                 f"{row.tensors:,}",
                 f"{row.units:,}" if row.units else "-",
-                f"{row.dense:,}" if row.dense else "-",
-                " ".join(row.dense_dtypes),
+                f"{row.unquantized:,}" if row.unquantized else "-",
+                " ".join(row.unquantized_dtypes),
             )
             for row in prefixes
         ]
         yield ""
-        yield from _table(("prefix", "tensors", "units", "dense", "dense dtypes"), rows, "lrrrl", _PREFIXES_SHOWN)
+        yield from _table(("prefix", "tensors", "units", "unquantized", "unquantized dtypes"), rows, "lrrrl", _PREFIXES_SHOWN)
     grids = grid_rows(inspection)
     if grids:
         rows_of_grids = [

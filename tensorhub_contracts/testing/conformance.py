@@ -17,7 +17,7 @@ from tensorhub_contracts.inspection.result import Inspection
 from tensorhub_contracts.lanes.derive import derive_execution_lanes
 from tensorhub_contracts.lanes.requirements import missing_requirements
 from tensorhub_contracts.plugins.host import installed_plugins
-from tensorhub_contracts.plugins.loader import Claim
+from tensorhub_contracts.plugins.loader import RegisteredDecoder
 from tensorhub_contracts.registry.contract import Contract
 from tensorhub_contracts.registry.names import parse_lane
 from tensorhub_contracts.registry.registry import Registry
@@ -59,28 +59,28 @@ class DecoderContractTests:
         as they are stored, or, in a contract without units, matrices in `dtype`; scales do not come. The compute path
         of a weight names what computed it; that of a tensor that is as it is stored is empty.
         """
-        decoded: Iterable[tuple[str, Any, str]] = self._claim().function(inspection, lane=lane, dtype=dtype)
+        decoded: Iterable[tuple[str, Any, str]] = self._registered().function(inspection, lane=lane, dtype=dtype)
         return decoded
 
     # ------------------------------------------------------------ the declaration
 
     def test_plugins_load_where_torch_cannot_be_imported(self) -> None:
         """Discovery runs in builds and hubs that have no torch."""
-        claim = self._claim()
+        registered = self._registered()
         states = plugins_without_torch()
-        held = [(name, claims) for name, _, _, claims in states if (claim.decoder, self.contract) in claims]
+        held = [(name, decoders) for name, _, _, decoders in states if (registered.name, self.contract) in decoders]
         assert held, [f"{name} is {state}: {reason}" for name, state, reason, _ in states if state != "loaded"]
 
     def test_the_declaration_is_that_of_the_registered_contract(self) -> None:
         """The digest that the decoder declares is the one that inspections prove."""
-        declared = self._claim().declaration
+        declared = self._registered().declaration
         assert declared.contract == self.contract
         assert declared.digest == self._registry().digest(self.contract)
         assert set(declared.serves) <= set(self._facts().floors)
 
     def test_what_the_decoder_requires_is_installed(self) -> None:
         """Without it nothing below could be judged."""
-        assert missing_requirements(self._claim().declaration.requires) == ()
+        assert missing_requirements(self._registered().declaration.requires) == ()
 
     def test_lanes_are_the_same_however_they_are_derived(self) -> None:
         """Neither the order of `sys.path` nor that of hashes changes a byte."""
@@ -88,7 +88,7 @@ class DecoderContractTests:
         second, _ = derived_lanes(reverse=True, hash_seed="4711")
         assert first == second
         entries = [entry for entry in record["contracts"] if entry["contract"] == self.contract]
-        assert self._claim().decoder in [entry["decoder"] for entry in entries]
+        assert self._registered().name in [entry["decoder"] for entry in entries]
 
     # ------------------------------------------------------------ headers
 
@@ -100,7 +100,7 @@ class DecoderContractTests:
         assert inspection.unit_count == len(list(sample_units(self._facts())))
 
     def test_damaged_units_are_refused_by_name(self, tmp_path: Path) -> None:
-        """A unit of each form with a wrong leaf, rank, grid or dtype, or without its scale: the refusal must name it."""
+        """A unit of each form with a wrong sidecar, rank, grid or dtype, or without its scale: the refusal must name it."""
         facts = self._facts()
         judged = []
         wrong = []
@@ -187,17 +187,22 @@ class DecoderContractTests:
         assert self.contract in contracts, f"no installed plugin owns {self.contract}{self._registry().unavailable_note}"
         return contracts[self.contract]
 
-    def _claim(self) -> Claim:
+    def _registered(self) -> RegisteredDecoder:
         """Return the claim of the decoder under test."""
-        claims = [claim for plugin in installed_plugins().loaded for claim in plugin.claims if claim.declaration.contract == self.contract]
-        claims = [claim for claim in claims if self.decoder in ("", claim.decoder)]
-        assert claims, f"no installed plugin decodes {self.contract}{self._registry().unavailable_note}"
-        assert len(claims) == 1, f"several decoders read it, set `decoder` to one of {[claim.decoder for claim in claims]}"
-        return claims[0]
+        decoders = [
+            registered
+            for plugin in installed_plugins().loaded
+            for registered in plugin.decoders
+            if registered.declaration.contract == self.contract
+        ]
+        decoders = [registered for registered in decoders if self.decoder in ("", registered.name)]
+        assert decoders, f"no installed plugin decodes {self.contract}{self._registry().unavailable_note}"
+        assert len(decoders) == 1, f"several decoders read it, set `decoder` to one of {[registered.name for registered in decoders]}"
+        return decoders[0]
 
     def _ways(self) -> list[tuple[str, str]]:
         """Return the lanes of the decoder that upcast weights, each with the dtypes that it has."""
-        entries = [entry for entry in derive_execution_lanes().contracts if entry.decoder == self._claim().decoder]
+        entries = [entry for entry in derive_execution_lanes().contracts if entry.decoder == self._registered().name]
         lanes = [lane for entry in entries if entry.contract == self.contract for lane in entry.lanes]
         ways = [(lane, dtype) for lane in lanes for dtype in _DTYPES.get(parse_lane(lane).activation_bits, ())]
         if not ways:

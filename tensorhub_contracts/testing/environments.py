@@ -23,7 +23,7 @@ sys.meta_path.insert(0, Forbid())
 _PLUGINS = """
 import json
 from tensorhub_contracts import installed_plugins
-states = [[plugin.name, plugin.state, plugin.reason, [[c.decoder, c.declaration.contract] for c in plugin.claims]]
+states = [[plugin.name, plugin.state, plugin.reason, [[c.name, c.declaration.contract] for c in plugin.decoders]]
           for plugin in installed_plugins().plugins]
 print(json.dumps(states))
 """
@@ -43,8 +43,8 @@ print(json.dumps([canonical_bytes(lanes).decode(), msgspec.to_builtins(lanes)]))
 def plugins_without_torch() -> list[tuple[str, str, str, list[tuple[str, str]]]]:
     """Return name, state, reason and claims of each plugin where torch and its like cannot be imported."""
     return [
-        (name, state, reason, [tuple(claim) for claim in claims])
-        for name, state, reason, claims in _run(_WITHOUT.format(forbidden=set(FORBIDDEN)) + _PLUGINS, "0")
+        (name, state, reason, [tuple(registered) for registered in decoders])
+        for name, state, reason, decoders in _run(_WITHOUT.format(forbidden=set(FORBIDDEN)) + _PLUGINS, "0")
     ]
 
 

@@ -41,10 +41,10 @@ def wrong_leaf(unit: SampleUnit, contract: Contract, registry: Registry) -> Dama
     form = _form(unit, contract)
     own = {tensor.suffix for tensor in form.tensors.values()}
     stem = unit.names["weight"].removesuffix(form.primary.suffix)
-    for leaf in registry.leaves:
-        for beside in leaf.beside:
-            if leaf.role == "weight-scale" and form.primary.suffix.endswith(beside):
-                suffix = form.primary.suffix.removesuffix(beside) + leaf.suffix
+    for sidecar in registry.sidecars:
+        for beside in sidecar.beside:
+            if sidecar.role == "weight-scale" and form.primary.suffix.endswith(beside):
+                suffix = form.primary.suffix.removesuffix(beside) + sidecar.suffix
                 if suffix not in own and suffix:
                     return _with(unit, "scale", unit.tensors["scale"], stem + suffix)
     return None
@@ -91,7 +91,7 @@ def _is_free(unit: SampleUnit, contract: Contract) -> bool:
 #: Every fault, by a name that a test report can show.
 HEADER_FAULTS: Final[dict[str, Callable[[SampleUnit, Contract, Registry], Damaged]]] = {
     "missing scale": missing_scale,
-    "wrong leaf": wrong_leaf,
+    "wrong sidecar": wrong_leaf,
     "wrong rank": wrong_rank,
     "wrong grid": wrong_grid,
     "wrong scale dtype": wrong_scale_dtype,

@@ -69,9 +69,9 @@ def dense_tensors(contract: Contract) -> dict[str, StoredTensor]:
     """Return tensors that nothing scales, of every dtype that the contract admits for them."""
     chance = random.Random(contract.handle + " dense")  # the same tree on every machine
     tensors = {}
-    for place, dtype in enumerate(contract.dense.vector_dtypes):
+    for place, dtype in enumerate(contract.unquantized.vector_dtypes):
         tensors[f"model.norms.{place}.weight"] = _dense(dtype, (17,), chance)
-    for place, dtype in enumerate(contract.dense.matrix_dtypes):
+    for place, dtype in enumerate(contract.unquantized.matrix_dtypes):
         tensors[f"model.tables.{place}.weight"] = _dense(dtype, (5, 19), chance)
     return tensors
 

@@ -182,7 +182,7 @@ def test_the_shipped_registry_fits_its_schema() -> None:
         lambda content: content["contract"][0].update(elemment="F8_E4M3"),
         lambda content: content["contract"][0].update(element=8),
         lambda content: content["contract"][0].update(decoder="maybe"),
-        lambda content: content["contract"][0]["dense"].update(matrix_dtypes="BF16"),
+        lambda content: content["contract"][0]["unquantized"].update(matrix_dtypes="BF16"),
         lambda content: _blockwise(content).update(block=[128]),
         lambda content: _blockwise(content)["form"][0]["tensors"]["weight"].update(shapes=[["Out", "in"]]),
         lambda content: _blockwise(content)["form"][0]["tensors"]["weight"].update(shapes=[["out/0", "in"]]),

@@ -17,7 +17,7 @@ from tests.support.refusals import findings, refused, refused_alone, within
 from tests.support.system_calls import bytes_read, needs_proc
 
 FP8: Tensors = {"layers.0.q_proj.weight": ("F8_E4M3", (256, 384)), "layers.0.q_proj.weight_scale_inv": ("F32", (2, 3))}
-DENSE: Tensors = {"layers.0.q_proj.weight": ("BF16", (256, 384))}
+UNQUANTIZED: Tensors = {"layers.0.q_proj.weight": ("BF16", (256, 384))}
 BLOCKWISE: dict[str, Any] = {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128], "activation_scheme": "dynamic"}
 HANDLE = "hf.fp8-blockwise@1"
 
@@ -136,7 +136,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("tensors", [DENSE, FP8], ids=["dense", "FP8"])
+@pytest.mark.parametrize("tensors", [UNQUANTIZED, FP8], ids=["dense", "FP8"])
 @pytest.mark.parametrize("name", ["config", "hf_quant_config", "params"])
 @pytest.mark.parametrize(("text", "found"), BROKEN.values(), ids=BROKEN)
 def test_a_broken_file_is_refused_by_name_and_never_counts_as_absent(
@@ -201,7 +201,7 @@ REPEATED = {
 
 @pytest.mark.parametrize(("text", "object_"), REPEATED.values(), ids=REPEATED)
 def test_a_key_that_stands_twice_on_the_way_to_the_declaration_or_in_it_is_refused(text: str, object_: str, tmp_path: Path) -> None:
-    violation = refused_alone("declaration-invalid", read_checkpoint, written(tmp_path, DENSE, config=text.encode()))
+    violation = refused_alone("declaration-invalid", read_checkpoint, written(tmp_path, UNQUANTIZED, config=text.encode()))
     assert violation.object == object_
     assert (violation.expected, violation.found) == ("each key once", "the key more than once")
 
@@ -232,7 +232,7 @@ def test_what_is_odd_outside_the_declaration_changes_nothing(text: bytes, tmp_pa
 # Not a file, or too large a one.
 
 
-@pytest.mark.parametrize("tensors", [DENSE, FP8], ids=["dense", "FP8"])
+@pytest.mark.parametrize("tensors", [UNQUANTIZED, FP8], ids=["dense", "FP8"])
 @pytest.mark.parametrize("name", ["config.json", "hf_quant_config.json", "params.json"])
 @pytest.mark.parametrize("kind", ["broken link", "folder", "pipe", "link to a pipe", "link to a device"])
 def test_a_configuration_that_is_no_file_is_refused_by_name_and_nothing_hangs(
@@ -268,7 +268,7 @@ def test_a_configuration_that_is_a_link_into_a_cache_is_read(tmp_path: Path) -> 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors.index.json"])
 @pytest.mark.parametrize("size", [300 << 20, 8 << 30], ids=["300 MiB", "8 GiB"])
 def test_a_huge_json_file_is_refused_by_its_size_before_it_is_read(size: int, name: str, tmp_path: Path) -> None:
-    folder = written(tmp_path, DENSE)
+    folder = written(tmp_path, UNQUANTIZED)
     (folder / name).write_bytes(b'{"a": "')
     os.truncate(folder / name, size)
     violation = refused_alone("file-unreadable", read_checkpoint, folder)

@@ -17,7 +17,7 @@ from tests.support.refusals import findings, refused_alone, within
 
 BLOCKWISE = {"quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128], "activation_scheme": "dynamic"}}
 FP8: Tensors = {"blocks.0.to_q.weight": ("F8_E4M3", (256, 384)), "blocks.0.to_q.weight_scale_inv": ("F32", (2, 3))}
-DENSE: Tensors = {"encoder.weight": ("BF16", (8, 16))}
+UNQUANTIZED: Tensors = {"encoder.weight": ("BF16", (8, 16))}
 LISTED: dict[str, Any] = {
     "_class_name": "FluxPipeline",
     "_diffusers_version": "0.35.0",
@@ -37,7 +37,7 @@ def root(tmp_path: Path) -> Path:
     """A pipeline as diffusers saves it: two FP8 shards, a BF16 text encoder, a VAE, and folders without weights."""
     placement = dict(zip(FP8, (1, 2), strict=True))
     write_checkpoint(tmp_path / "transformer", FP8, config=BLOCKWISE, shards=2, base="diffusion_pytorch_model", placement=placement)
-    write_checkpoint(tmp_path / "text_encoder", DENSE, config={"model_type": "clip"})
+    write_checkpoint(tmp_path / "text_encoder", UNQUANTIZED, config={"model_type": "clip"})
     write_checkpoint(tmp_path / "vae", {"decoder.weight": ("F32", (4, 4))}, config={}, base="diffusion_pytorch_model")
     for name, file in (("scheduler", "scheduler_config.json"), ("tokenizer", "tokenizer_config.json")):
         (tmp_path / name).mkdir()
@@ -107,7 +107,7 @@ def test_an_unknown_component_is_refused_listing_the_known_ones(name: str, root:
     "name", ["..", ".", "../outside", "/etc", "transformer/..", "vae/../transformer", "a\\b", "transformer/", "vae\0", "//"]
 )
 def test_a_component_that_is_no_folder_name_is_refused(name: str, root: Path) -> None:
-    write_checkpoint(root.parent / "outside", DENSE)
+    write_checkpoint(root.parent / "outside", UNQUANTIZED)
     violation = refused_alone("component-unknown", read_checkpoint, root, name)
     assert violation.object == name
     assert "transformer" in violation.found
@@ -115,7 +115,7 @@ def test_a_component_that_is_no_folder_name_is_refused(name: str, root: Path) ->
 
 @pytest.mark.parametrize("name", ["..", "../outside", "/etc", "a/b", ""])
 def test_a_model_index_cannot_lead_out_of_the_folder(name: str, root: Path) -> None:
-    write_checkpoint(root.parent / "outside", DENSE)
+    write_checkpoint(root.parent / "outside", UNQUANTIZED)
     relist(root, **{name: ["diffusers", "Model"]})
     assert weight_components(root) == ("text_encoder", "transformer", "vae")
     if name:
@@ -163,8 +163,8 @@ def test_a_component_that_is_a_link_into_a_cache_is_read(root: Path) -> None:
 
 
 def test_weights_in_the_root_beside_a_model_index_are_a_checkpoint(root: Path) -> None:
-    write_sparse(root / "model.safetensors", DENSE)
-    assert set(read_checkpoint(root).tensors) == set(DENSE)
+    write_sparse(root / "model.safetensors", UNQUANTIZED)
+    assert set(read_checkpoint(root).tensors) == set(UNQUANTIZED)
 
 
 def test_a_sharded_checkpoint_in_the_root_whose_shards_are_missing_is_not_taken_for_a_pipeline(root: Path) -> None:
@@ -173,21 +173,21 @@ def test_a_sharded_checkpoint_in_the_root_whose_shards_are_missing_is_not_taken_
 
 
 def test_without_a_model_index_a_sub_folder_is_a_component(tmp_path: Path) -> None:
-    write_checkpoint(tmp_path / "transformer", DENSE)
+    write_checkpoint(tmp_path / "transformer", UNQUANTIZED)
     assert weight_components(tmp_path) == ()
-    assert set(read_checkpoint(tmp_path, "transformer").tensors) == set(DENSE)
+    assert set(read_checkpoint(tmp_path, "transformer").tensors) == set(UNQUANTIZED)
     violation = refused_alone("component-unknown", read_checkpoint, tmp_path, "vae")
     assert "transformer" in violation.found
 
 
 def test_a_component_of_a_file_is_refused_and_not_ignored(tmp_path: Path) -> None:
-    path = write_sparse(tmp_path / "model.safetensors", DENSE)
+    path = write_sparse(tmp_path / "model.safetensors", UNQUANTIZED)
     violation = refused_alone("component-unknown", read_checkpoint, path, "vae")
     assert violation.object == "vae"
 
 
 def test_a_component_of_bytes_is_refused_and_not_ignored(tmp_path: Path) -> None:
-    path = write_sparse(tmp_path / "model.safetensors", DENSE)
+    path = write_sparse(tmp_path / "model.safetensors", UNQUANTIZED)
     violation = refused_alone("component-unknown", read_checkpoint, path.read_bytes(), "vae")
     assert violation.object == "vae"
 

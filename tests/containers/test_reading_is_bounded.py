@@ -31,7 +31,7 @@ from tests.support.checkpoint_files import (
 from tests.support.refusals import refused, well_formed
 from tests.support.system_calls import bytes_read, maps, needs_proc, open_files
 
-DENSE: Tensors = {f"layers.{number}.weight": ("BF16", (64, 128)) for number in range(40)}
+UNQUANTIZED: Tensors = {f"layers.{number}.weight": ("BF16", (64, 128)) for number in range(40)}
 INDEX = "model.safetensors.index.json"
 
 pytestmark = needs_proc
@@ -60,7 +60,7 @@ CONFIGURATIONS: dict[str, dict[str, str]] = {
 def test_exactly_headers_and_json_files_are_read_and_the_checkpoint_says_so(
     shards: int, index: bool, configuration: dict[str, str], tmp_path: Path
 ) -> None:
-    folder = write_checkpoint(tmp_path, DENSE, shards=shards, index=index)
+    folder = write_checkpoint(tmp_path, UNQUANTIZED, shards=shards, index=index)
     for name, text in configuration.items():
         (folder / name).write_text(text)
     read_names = [name for name in (INDEX, "config.json", "hf_quant_config.json", "params.json") if (folder / name).exists()]
@@ -73,7 +73,7 @@ def test_exactly_headers_and_json_files_are_read_and_the_checkpoint_says_so(
 
 
 def test_each_shard_is_read_from_its_first_byte_to_the_end_of_its_header(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = write_checkpoint(tmp_path, DENSE, shards=3)
+    folder = write_checkpoint(tmp_path, UNQUANTIZED, shards=3)
     reads: dict[str, list[tuple[int, int]]] = {}
     pread = os.pread
 
@@ -100,7 +100,7 @@ def test_a_shard_of_46_gb_costs_no_more_than_its_header(tmp_path: Path) -> None:
 
 
 def test_extra_files_are_never_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = write_checkpoint(tmp_path, DENSE, shards=2)
+    folder = write_checkpoint(tmp_path, UNQUANTIZED, shards=2)
     (folder / "consolidated.safetensors").write_bytes(b"x")
     (folder / "model.bin").write_bytes(b"\x80\x02.")
     opened: list[str] = []
@@ -194,7 +194,7 @@ FAULTS: list[tuple[Callable[[Path], None], str]] = [
 def test_no_descriptor_is_open_and_nothing_is_mapped_afterwards_nor_meanwhile(
     fault: Callable[[Path], None], code: str, tmp_path: Path
 ) -> None:
-    folder = write_checkpoint(tmp_path, DENSE, shards=2)
+    folder = write_checkpoint(tmp_path, UNQUANTIZED, shards=2)
     fault(folder)
     meanwhile: list[tuple[bool, bool]] = []
 
@@ -218,7 +218,7 @@ def test_no_descriptor_is_open_and_nothing_is_mapped_afterwards_nor_meanwhile(
 def test_no_descriptor_stays_open_when_the_operating_system_fails_half_way(
     function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = write_sparse(tmp_path / "model.safetensors", DENSE)
+    path = write_sparse(tmp_path / "model.safetensors", UNQUANTIZED)
 
     def fail(*arguments: object) -> None:
         raise OSError(5, "Input/output error")
@@ -232,7 +232,7 @@ def test_no_descriptor_stays_open_when_the_operating_system_fails_half_way(
 
 
 def test_no_descriptor_stays_open_when_the_caller_interrupts(tmp_path: Path) -> None:
-    folder = write_checkpoint(tmp_path, DENSE, shards=3)
+    folder = write_checkpoint(tmp_path, UNQUANTIZED, shards=3)
 
     def interrupt(done: int, total: int) -> None:
         raise KeyboardInterrupt
@@ -244,14 +244,14 @@ def test_no_descriptor_stays_open_when_the_caller_interrupts(tmp_path: Path) -> 
 
 
 def test_no_map_is_ever_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = write_checkpoint(tmp_path, DENSE, shards=2)
+    folder = write_checkpoint(tmp_path, UNQUANTIZED, shards=2)
 
     def forbidden(*arguments: object, **keywords: object) -> None:
         raise AssertionError("a file was mapped")
 
     monkeypatch.setattr(header, "mmap", type("forbidden", (mmap.mmap,), {"__new__": forbidden}))
     monkeypatch.setattr(mmap, "mmap", forbidden)
-    assert set(read_checkpoint(folder).tensors) == set(DENSE)
+    assert set(read_checkpoint(folder).tensors) == set(UNQUANTIZED)
 
 
 def test_a_thousand_shards_are_verified_with_few_descriptors_and_can_be_deleted(tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ def test_a_thousand_shards_are_verified_with_few_descriptors_and_can_be_deleted(
 
 
 def test_progress_counts_every_shard_once(tmp_path: Path) -> None:
-    folder = write_checkpoint(tmp_path, DENSE, shards=4)
+    folder = write_checkpoint(tmp_path, UNQUANTIZED, shards=4)
     calls: list[tuple[int, int]] = []
     read_checkpoint(folder, progress=lambda done, total: calls.append((done, total)))
     assert calls == [(1, 4), (2, 4), (3, 4), (4, 4)]

@@ -30,7 +30,7 @@ from tests.support.refusals import findings, refused, refused_alone, well_formed
 BLOCKWISE = {"quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128], "activation_scheme": "dynamic"}}
 WEIGHT, SCALE = "experts.92.gate_proj.weight", "experts.92.gate_proj.weight_scale_inv"
 PAIR: Tensors = {WEIGHT: ("F8_E4M3", (256, 384)), SCALE: ("F32", (2, 3))}
-DENSE: Tensors = {f"layers.{number}.weight": ("BF16", (8, 16)) for number in range(6)}
+UNQUANTIZED: Tensors = {f"layers.{number}.weight": ("BF16", (8, 16)) for number in range(6)}
 INDEX = "model.safetensors.index.json"
 FIRST, SECOND = shard_name(1, 2), shard_name(2, 2)
 
@@ -69,14 +69,14 @@ def test_without_the_shard_of_the_scale_the_tree_is_incomplete_and_the_scale_is_
 
 
 def test_a_corrupt_second_shard_is_refused_by_name(tmp_path: Path) -> None:
-    folder = write_checkpoint(tmp_path, DENSE, shards=2)
+    folder = write_checkpoint(tmp_path, UNQUANTIZED, shards=2)
     write_raw(folder / SECOND, b'{"a": garbage}', 100)
     violation = refused_alone("header-json", read_checkpoint, folder)
     assert (violation.object, violation.shard) == (SECOND, SECOND)
 
 
 def test_a_truncated_second_shard_is_refused_with_expected_size_actual_size_and_the_first_tensor_affected(tmp_path: Path) -> None:
-    folder = write_checkpoint(tmp_path, DENSE, shards=2)
+    folder = write_checkpoint(tmp_path, UNQUANTIZED, shards=2)
     size = (folder / SECOND).stat().st_size
     os.truncate(folder / SECOND, size - 300)  # three tensors of 256 bytes: the end of the second one and all of the third are lost
     violation = refused_alone("file-truncated", read_checkpoint, folder)
@@ -96,7 +96,7 @@ def test_lying_offsets_in_the_second_shard_are_refused_naming_shard_and_tensor(t
 
 
 def test_faults_in_two_shards_are_both_listed(tmp_path: Path) -> None:
-    folder = write_checkpoint(tmp_path, DENSE, shards=3)
+    folder = write_checkpoint(tmp_path, UNQUANTIZED, shards=3)
     (folder / shard_name(1, 3)).write_bytes(b"")
     os.truncate(folder / shard_name(3, 3), (folder / shard_name(3, 3)).stat().st_size - 1)
     violations = refused(read_checkpoint, folder)
@@ -104,7 +104,7 @@ def test_faults_in_two_shards_are_both_listed(tmp_path: Path) -> None:
 
 
 def test_a_fault_of_a_shard_and_one_of_the_configuration_are_both_listed(tmp_path: Path) -> None:
-    folder = write_checkpoint(tmp_path, DENSE, shards=2)
+    folder = write_checkpoint(tmp_path, UNQUANTIZED, shards=2)
     (folder / SECOND).write_bytes(b"")
     (folder / "config.json").write_text("{")
     assert {(each.code, each.object) for each in refused(read_checkpoint, folder)} == {
@@ -114,7 +114,7 @@ def test_a_fault_of_a_shard_and_one_of_the_configuration_are_both_listed(tmp_pat
 
 
 def test_an_index_that_disagrees_and_a_broken_configuration_are_both_listed(tmp_path: Path) -> None:
-    folder = write_checkpoint(tmp_path, DENSE, shards=2)
+    folder = write_checkpoint(tmp_path, UNQUANTIZED, shards=2)
     write_index(folder / INDEX, {**weight_map(folder), "ghost": FIRST})
     (folder / "config.json").write_text("{")
     assert {(each.code, each.object) for each in refused(read_checkpoint, folder)} == {
@@ -124,7 +124,7 @@ def test_an_index_that_disagrees_and_a_broken_configuration_are_both_listed(tmp_
 
 
 def test_a_missing_shard_and_a_fault_in_one_that_is_there_are_both_listed(tmp_path: Path) -> None:
-    folder = write_checkpoint(tmp_path, DENSE, shards=3)
+    folder = write_checkpoint(tmp_path, UNQUANTIZED, shards=3)
     (folder / shard_name(1, 3)).unlink()
     (folder / shard_name(2, 3)).write_bytes(b"")
     found = {(each.code, each.object) for each in refused(read_checkpoint, folder)}
@@ -132,11 +132,11 @@ def test_a_missing_shard_and_a_fault_in_one_that_is_there_are_both_listed(tmp_pa
 
 
 def test_shards_that_share_bytes_leave_holes_or_trail_are_refused_in_a_sharded_tree_as_well(tmp_path: Path) -> None:
-    folder = write_checkpoint(tmp_path, DENSE, shards=3)
+    folder = write_checkpoint(tmp_path, UNQUANTIZED, shards=3)
     one, two, three = (shard_name(number, 3) for number in (1, 2, 3))
     for name, change in ((one, (b"[256,512]", b"[128,384]")), (two, (b"[256,512]", b"[257,513]"))):
         names = [tensor for tensor, shard in weight_map(folder).items() if shard == name]
-        write_raw(folder / name, header_bytes({each: DENSE[each] for each in names}).replace(*change), 513 if name == two else 512)
+        write_raw(folder / name, header_bytes({each: UNQUANTIZED[each] for each in names}).replace(*change), 513 if name == two else 512)
     os.truncate(folder / three, (folder / three).stat().st_size + 1)
     found = {(each.code, each.object, each.shard) for each in refused(read_checkpoint, folder)}
     assert found == {
@@ -185,7 +185,7 @@ def test_a_tensor_in_two_shards_that_the_index_puts_in_a_third_is_refused(tmp_pa
 
 
 def test_all_missing_shards_are_listed_before_any_shard_is_read(tmp_path: Path) -> None:
-    folder = write_checkpoint(tmp_path, DENSE, shards=6)
+    folder = write_checkpoint(tmp_path, UNQUANTIZED, shards=6)
     gone = [shard_name(number, 6) for number in (2, 3, 6)]
     for name in gone:
         (folder / name).unlink()
@@ -195,7 +195,7 @@ def test_all_missing_shards_are_listed_before_any_shard_is_read(tmp_path: Path) 
 
 
 def test_files_that_the_index_does_not_name_are_reported_and_not_read(tmp_path: Path) -> None:
-    folder = write_checkpoint(tmp_path, DENSE, shards=2)
+    folder = write_checkpoint(tmp_path, UNQUANTIZED, shards=2)
     extra = ["consolidated.safetensors", "model.safetensors", "model-4bit.safetensors", "adapter.safetensors.index.json"]
     for name in extra:
         (folder / name).write_bytes(b"not read, or this would be refused")
@@ -208,7 +208,7 @@ def test_files_that_the_index_does_not_name_are_reported_and_not_read(tmp_path: 
 
 
 def test_a_single_canonical_file_counts_and_others_are_reported(tmp_path: Path) -> None:
-    write_sparse(tmp_path / "model.safetensors", DENSE)
+    write_sparse(tmp_path / "model.safetensors", UNQUANTIZED)
     (tmp_path / "consolidated.safetensors").write_bytes(b"")
     checkpoint = read_checkpoint(tmp_path)
     assert [shard.name for shard in checkpoint.shards] == ["model.safetensors"]
@@ -216,26 +216,26 @@ def test_a_single_canonical_file_counts_and_others_are_reported(tmp_path: Path) 
 
 
 def test_a_stale_index_is_refused_for_its_shards_and_no_other_file_is_taken(tmp_path: Path) -> None:
-    write_sparse(tmp_path / "model.safetensors", DENSE)
-    write_index(tmp_path / INDEX, {name: shard_name(number % 2 + 1, 2) for number, name in enumerate(DENSE)})
+    write_sparse(tmp_path / "model.safetensors", UNQUANTIZED)
+    write_index(tmp_path / INDEX, {name: shard_name(number % 2 + 1, 2) for number, name in enumerate(UNQUANTIZED)})
     violations = refused(read_checkpoint, tmp_path)
     assert [(each.code, each.object) for each in violations] == [("index-shard-missing", FIRST), ("index-shard-missing", SECOND)]
 
 
 def test_an_index_whose_tensor_names_are_of_an_older_export_lists_every_disagreement_both_ways(tmp_path: Path) -> None:
-    folder = write_checkpoint(tmp_path, DENSE, shards=2)
+    folder = write_checkpoint(tmp_path, UNQUANTIZED, shards=2)
     write_index(folder / INDEX, {f"transformer.{name}": shard for name, shard in weight_map(folder).items()})
     violations = refused(read_checkpoint, folder)
     assert {(each.code, each.object) for each in violations} == {
-        *(("index-tensor-missing", f"transformer.{name}") for name in DENSE),
-        *(("index-tensor-unlisted", name) for name in DENSE),
+        *(("index-tensor-missing", f"transformer.{name}") for name in UNQUANTIZED),
+        *(("index-tensor-unlisted", name) for name in UNQUANTIZED),
     }
-    assert len(violations) == 2 * len(DENSE)
+    assert len(violations) == 2 * len(UNQUANTIZED)
     assert all(each.shard == INDEX for each in violations)
 
 
 def test_disagreements_name_where_the_tensor_is_said_to_be_and_where_it_is(tmp_path: Path) -> None:
-    folder = write_checkpoint(tmp_path, DENSE, shards=2)
+    folder = write_checkpoint(tmp_path, UNQUANTIZED, shards=2)
     index = weight_map(folder)
     moved, forgotten = "layers.0.weight", "layers.5.weight"
     write_index(folder / INDEX, {**{name: shard for name, shard in index.items() if name != forgotten}, moved: SECOND, "ghost": FIRST})
@@ -251,7 +251,7 @@ def test_disagreements_name_where_the_tensor_is_said_to_be_and_where_it_is(tmp_p
 
 
 def test_an_index_of_equal_length_with_two_tensors_exchanged_is_refused(tmp_path: Path) -> None:
-    folder = write_checkpoint(tmp_path, DENSE, shards=2)
+    folder = write_checkpoint(tmp_path, UNQUANTIZED, shards=2)
     write_index(folder / INDEX, {**weight_map(folder), "layers.0.weight": SECOND, "layers.1.weight": FIRST})
     violations = refused(read_checkpoint, folder)
     assert [(each.code, each.object) for each in violations] == [
@@ -261,7 +261,7 @@ def test_an_index_of_equal_length_with_two_tensors_exchanged_is_refused(tmp_path
 
 
 def test_an_index_that_forgets_a_shard_of_the_family_is_refused_although_the_file_is_there(tmp_path: Path) -> None:
-    folder = write_checkpoint(tmp_path, DENSE, shards=2)
+    folder = write_checkpoint(tmp_path, UNQUANTIZED, shards=2)
     write_index(folder / INDEX, {name: shard for name, shard in weight_map(folder).items() if shard == FIRST})
     violation = refused_alone("index-shard-unlisted", read_checkpoint, folder)
     assert (violation.object, violation.expected, violation.found) == ("model-*-of-2", "all 2 shards", "no tensor in number 2")
@@ -269,8 +269,8 @@ def test_an_index_that_forgets_a_shard_of_the_family_is_refused_although_the_fil
 
 def test_a_lying_shard_count_takes_no_time(tmp_path: Path) -> None:
     name = "model-1-of-999999999.safetensors"
-    write_sparse(tmp_path / name, DENSE)
-    write_index(tmp_path / INDEX, dict.fromkeys(DENSE, name))
+    write_sparse(tmp_path / name, UNQUANTIZED)
+    write_index(tmp_path / INDEX, dict.fromkeys(UNQUANTIZED, name))
     with within(5):
         violation = refused_alone("index-shard-unlisted", read_checkpoint, tmp_path)
     assert "all 999999999 shards" in violation.expected
@@ -309,12 +309,12 @@ PATHS: dict[str, Any] = {
 @pytest.mark.parametrize("value", PATHS.values(), ids=PATHS)
 def test_a_shard_that_is_no_plain_file_name_is_refused_naming_tensor_and_value(value: Any, tmp_path: Path) -> None:
     folder = tmp_path / "model"
-    write_checkpoint(folder, DENSE)
+    write_checkpoint(folder, UNQUANTIZED)
     for outside in (tmp_path / "other", folder / "sub"):
         outside.mkdir()
         write_sparse(outside / "model.safetensors", {"w": ("BF16", (2, 2))})
         write_sparse(outside / "a.safetensors", {"w": ("BF16", (2, 2))})
-    (folder / INDEX).write_text(json.dumps({"weight_map": {**dict.fromkeys(DENSE, "model.safetensors"), "w": value}}))
+    (folder / INDEX).write_text(json.dumps({"weight_map": {**dict.fromkeys(UNQUANTIZED, "model.safetensors"), "w": value}}))
     violation = refused_alone("index-path", read_checkpoint, folder)
     assert violation.object.startswith("w")
     assert violation.shard == INDEX
@@ -324,7 +324,7 @@ def test_a_shard_that_is_no_plain_file_name_is_refused_naming_tensor_and_value(v
 
 
 def test_every_tensor_with_a_path_is_listed(tmp_path: Path) -> None:
-    write_checkpoint(tmp_path, DENSE)
+    write_checkpoint(tmp_path, UNQUANTIZED)
     (tmp_path / INDEX).write_text(json.dumps({"weight_map": {"a": "../a.safetensors", "b": 5, "c": "model.safetensors", "d": "x.bin"}}))
     violations = refused(read_checkpoint, tmp_path)
     assert {each.code for each in violations} == {"index-path"}
@@ -342,16 +342,18 @@ STRANGE = {
 
 @pytest.mark.parametrize("name", STRANGE.values(), ids=STRANGE)
 def test_a_strange_name_that_no_file_has_is_a_missing_shard(name: str, tmp_path: Path) -> None:
-    write_checkpoint(tmp_path, DENSE)
-    (tmp_path / INDEX).write_text(json.dumps({"weight_map": dict.fromkeys(DENSE, name)}))
+    write_checkpoint(tmp_path, UNQUANTIZED)
+    (tmp_path / INDEX).write_text(json.dumps({"weight_map": dict.fromkeys(UNQUANTIZED, name)}))
     violations = well_formed(inspect(tmp_path).violations)
     assert {each.code for each in violations} <= {"index-shard-missing", "index-path"}
     assert all(name.encode("ascii", "backslashreplace").decode()[:6] in ascii(f"{each.object} {each.found}") for each in violations)
 
 
 def test_a_tensor_name_with_a_lone_surrogate_in_the_index_can_be_shown(tmp_path: Path) -> None:
-    folder = write_checkpoint(tmp_path, DENSE)
-    (folder / INDEX).write_text(json.dumps({"weight_map": {**dict.fromkeys(DENSE, "model.safetensors"), "\ud800": "model.safetensors"}}))
+    folder = write_checkpoint(tmp_path, UNQUANTIZED)
+    (folder / INDEX).write_text(
+        json.dumps({"weight_map": {**dict.fromkeys(UNQUANTIZED, "model.safetensors"), "\ud800": "model.safetensors"}})
+    )
     violations = refused(read_checkpoint, folder)
     assert {each.code for each in violations} <= {"index-tensor-missing", "index-json"}
     assert "ud800" in str(violations[0])
@@ -359,7 +361,7 @@ def test_a_tensor_name_with_a_lone_surrogate_in_the_index_can_be_shown(tmp_path:
 
 # The index as a file.
 
-ENTRIES = ",".join(f'"{name}":"model.safetensors"' for name in DENSE)
+ENTRIES = ",".join(f'"{name}":"model.safetensors"' for name in UNQUANTIZED)
 BROKEN_INDEXES = {
     "cut off": (b'{"weight_map": {"a": "mod', INDEX, "at character"),
     "empty": (b"", INDEX, ""),
@@ -408,7 +410,7 @@ BROKEN_INDEXES = {
 def test_a_broken_index_is_refused_and_no_other_way_to_read_the_folder_is_tried(
     text: bytes, object_: str, found: str, tmp_path: Path
 ) -> None:
-    write_checkpoint(tmp_path, DENSE)
+    write_checkpoint(tmp_path, UNQUANTIZED)
     (tmp_path / INDEX).write_bytes(text)
     violation = refused_alone("index-json", read_checkpoint, tmp_path)
     assert (violation.object, violation.shard) == (object_, INDEX)
@@ -416,7 +418,7 @@ def test_a_broken_index_is_refused_and_no_other_way_to_read_the_folder_is_tried(
 
 
 def test_an_index_that_is_a_git_lfs_pointer_is_called_that(tmp_path: Path) -> None:
-    write_checkpoint(tmp_path, DENSE)
+    write_checkpoint(tmp_path, UNQUANTIZED)
     (tmp_path / INDEX).write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:aa\nsize 5\n")
     assert "Git LFS pointer" in str(refused(read_checkpoint, tmp_path)[0])
 
@@ -425,7 +427,7 @@ def test_an_index_that_is_a_git_lfs_pointer_is_called_that(tmp_path: Path) -> No
     "text", ['\n {"weight_map":{%s}}\n', '{"weight_map":{%s},"metadata":{"total_size":"many"}}', '{"metadata":null,"weight_map":{%s}}']
 )
 def test_an_index_with_white_space_or_other_metadata_is_read(text: str, tmp_path: Path) -> None:
-    write_checkpoint(tmp_path, DENSE)
+    write_checkpoint(tmp_path, UNQUANTIZED)
     (tmp_path / INDEX).write_text(text % ENTRIES)
     assert set(read_checkpoint(tmp_path).shard_of.values()) == {"model.safetensors"}
 
@@ -465,16 +467,16 @@ def test_the_fast_path_of_the_index_has_the_verdict_of_the_strict_one(text: str,
 
 
 def test_a_complete_numbered_family_needs_no_index(tmp_path: Path) -> None:
-    folder = write_checkpoint(tmp_path, DENSE, shards=3, index=False)
+    folder = write_checkpoint(tmp_path, UNQUANTIZED, shards=3, index=False)
     checkpoint = read_checkpoint(folder)
     assert [shard.name for shard in checkpoint.shards] == [shard_name(number, 3) for number in (1, 2, 3)]
-    assert set(checkpoint.tensors) == set(DENSE)
+    assert set(checkpoint.tensors) == set(UNQUANTIZED)
     assert checkpoint.index_name == ""
     assert checkpoint.extra_files == ()
 
 
 def test_a_file_beside_a_complete_numbered_family_is_reported_and_not_read(tmp_path: Path) -> None:
-    folder = write_checkpoint(tmp_path, DENSE, shards=2, index=False)
+    folder = write_checkpoint(tmp_path, UNQUANTIZED, shards=2, index=False)
     (folder / "consolidated.safetensors").write_bytes(b"not read, or this would be refused")
     checkpoint = read_checkpoint(folder)
     assert [shard.name for shard in checkpoint.shards] == [FIRST, SECOND]
@@ -482,7 +484,7 @@ def test_a_file_beside_a_complete_numbered_family_is_reported_and_not_read(tmp_p
 
 
 def test_an_incomplete_numbered_family_lists_every_missing_number(tmp_path: Path) -> None:
-    folder = write_checkpoint(tmp_path, DENSE, shards=6, index=False)
+    folder = write_checkpoint(tmp_path, UNQUANTIZED, shards=6, index=False)
     for number in (1, 4):
         (folder / shard_name(number, 6)).unlink()
     violation = refused_alone("shards-incomplete", read_checkpoint, folder)
@@ -491,7 +493,7 @@ def test_an_incomplete_numbered_family_lists_every_missing_number(tmp_path: Path
 
 @pytest.mark.parametrize("extra", ["model-00003-of-00002.safetensors", "model-00000-of-00002.safetensors", "model-1-of-2.safetensors"])
 def test_a_number_too_many_is_refused(extra: str, tmp_path: Path) -> None:
-    folder = write_checkpoint(tmp_path, DENSE, shards=2, index=False)
+    folder = write_checkpoint(tmp_path, UNQUANTIZED, shards=2, index=False)
     write_sparse(folder / extra, {"other": ("BF16", (2, 2))})
     assert refused(read_checkpoint, folder)[0].code in ("shards-incomplete", "checkpoint-ambiguous")
 
@@ -540,13 +542,13 @@ def test_pointing_at_one_numbered_shard_says_that_it_is_one_of_several(index: bo
 
 
 def test_pointing_at_the_only_numbered_shard_is_fine(tmp_path: Path) -> None:
-    path = write_sparse(tmp_path / "model-00001-of-00001.safetensors", DENSE)
-    assert set(read_checkpoint(path).tensors) == set(DENSE)
-    assert set(read_checkpoint(tmp_path).tensors) == set(DENSE)
+    path = write_sparse(tmp_path / "model-00001-of-00001.safetensors", UNQUANTIZED)
+    assert set(read_checkpoint(path).tensors) == set(UNQUANTIZED)
+    assert set(read_checkpoint(tmp_path).tensors) == set(UNQUANTIZED)
 
 
 def test_pointing_at_the_index_leads_to_the_folder(tmp_path: Path) -> None:
-    folder = write_checkpoint(tmp_path, DENSE, shards=2)
+    folder = write_checkpoint(tmp_path, UNQUANTIZED, shards=2)
     violations = refused(read_checkpoint, folder / INDEX)
     assert violations[0].object == INDEX
     assert "JSON" in violations[0].found
@@ -584,7 +586,7 @@ def test_an_empty_folder_is_said_to_hold_no_safetensors_file(tmp_path: Path) -> 
 # Hub caches, links: B2-20, B2-21.
 
 
-def cached(root: Path, tensors: Tensors = DENSE, *, shards: int = 2) -> Path:
+def cached(root: Path, tensors: Tensors = UNQUANTIZED, *, shards: int = 2) -> Path:
     """Write a checkpoint as a hub cache lays it out; return the snapshot, whose files are links to blobs named by digests."""
     plain = write_checkpoint(root / "plain", tensors, shards=shards, config={"model_type": "x"})
     (root / "blobs").mkdir()
@@ -605,7 +607,7 @@ def test_a_snapshot_of_a_hub_cache_is_read_through_its_links(shards: int, tmp_pa
     assert [shard.name for shard in checkpoint.shards] == [shard_name(number + 1, shards) for number in range(shards)]
     assert checkpoint.config == {"model_type": "x"}
     if shards == 1:
-        assert set(read_checkpoint(snapshot / "model.safetensors").tensors) == set(DENSE)
+        assert set(read_checkpoint(snapshot / "model.safetensors").tensors) == set(UNQUANTIZED)
 
 
 def test_chains_of_links_linked_folders_and_hard_links_are_read(tmp_path: Path) -> None:
@@ -619,7 +621,7 @@ def test_chains_of_links_linked_folders_and_hard_links_are_read(tmp_path: Path) 
     (snapshot / SECOND).unlink()
     os.link(second, snapshot / SECOND)
     (tmp_path / "main").symlink_to("snapshots/0123abcd")
-    assert set(read_checkpoint(tmp_path / "main").tensors) == set(DENSE)
+    assert set(read_checkpoint(tmp_path / "main").tensors) == set(UNQUANTIZED)
 
 
 def test_a_hub_cache_root_is_recognized_and_the_remedy_names_a_snapshot_that_exists(tmp_path: Path) -> None:
@@ -660,7 +662,7 @@ def test_a_broken_link_is_told_from_a_missing_file(shards: int, index: bool, tmp
     ("fault", "code"), [("broken link", "file-broken-link"), ("missing", "index-shard-missing"), ("empty", "file-empty")]
 )
 def test_a_broken_link_a_missing_shard_and_an_empty_one_have_three_reasons(fault: str, code: str, tmp_path: Path) -> None:
-    folder = write_checkpoint(tmp_path, DENSE, shards=2)
+    folder = write_checkpoint(tmp_path, UNQUANTIZED, shards=2)
     (folder / SECOND).unlink()
     if fault == "broken link":
         (folder / SECOND).symlink_to("nowhere")
@@ -685,7 +687,7 @@ def test_a_link_to_itself_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["broken link", "folder", "pipe", "link to a pipe", "device"])
 def test_an_index_that_is_no_file_is_refused_by_name_and_nothing_hangs(kind: str, tmp_path: Path) -> None:
-    folder = write_checkpoint(tmp_path / "model", DENSE)
+    folder = write_checkpoint(tmp_path / "model", UNQUANTIZED)
     index = folder / INDEX
     if kind == "broken link":
         index.symlink_to("nowhere")
@@ -704,7 +706,7 @@ def test_an_index_that_is_no_file_is_refused_by_name_and_nothing_hangs(kind: str
 
 
 def test_a_shard_that_is_a_folder_is_refused_with_and_without_an_index(tmp_path: Path) -> None:
-    folder = write_checkpoint(tmp_path, DENSE, shards=2)
+    folder = write_checkpoint(tmp_path, UNQUANTIZED, shards=2)
     (folder / SECOND).unlink()
     (folder / SECOND).mkdir()
     for _ in range(2):

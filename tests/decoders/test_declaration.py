@@ -61,7 +61,7 @@ def problems(**changes: Any) -> tuple[str, ...]:
 def owned() -> OwnedContracts:
     table = {
         "handle": "acme.int8-tensor@1", "summary": "INT8.", "element": "I8", "reference_dequant": "none", "evidence": "code",
-        "source": "Acme.", "unproved": ["values"], "scale_direction": "multiply", "floors": {"int8-w8a16": "none"},
+        "source": "Acme.", "not_provable": ["values"], "scale_direction": "multiply", "floors": {"int8-w8a16": "none"},
         "form": [
             {
                 "name": "matrix",

@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 import torch
-from tensorhub_decoders.transformers_models.placeholders import PlacedUnits
+from tensorhub_decoders.transformers_models.placeholders import PlaceholderTensor
 
 from tensorhub_contracts import Violation
 
 
-def unit(name: str, *shape: int, refused: list[Violation] | None = None) -> PlacedUnits:
-    return PlacedUnits(shape, torch.bfloat16, ((name,),), [] if refused is None else refused)
+def unit(name: str, *shape: int, refused: list[Violation] | None = None) -> PlaceholderTensor:
+    return PlaceholderTensor(shape, torch.bfloat16, ((name,),), [] if refused is None else refused)
 
 
 def test_it_has_a_shape_and_a_dtype_and_no_memory() -> None:
     huge = unit("a", 1 << 20, 1 << 20)
     assert (huge.shape, huge.dtype, huge.device.type, huge.is_contiguous()) == ((1 << 20, 1 << 20), torch.bfloat16, "cpu", True)
-    assert repr(unit("a", 2, 3)) == "PlacedUnits((2, 3), (('a',),))"
+    assert repr(unit("a", 2, 3)) == "PlaceholderTensor((2, 3), (('a',),))"
 
 
 SAME: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], torch.dtype]] = {
@@ -40,7 +40,7 @@ def test_what_passes_a_tensor_on_is_followed(change: str) -> None:
     function, dtype = SAME[change]
     refused: list[Violation] = []
     passed = function(unit("a", 5, 3, refused=refused))
-    assert isinstance(passed, PlacedUnits)
+    assert isinstance(passed, PlaceholderTensor)
     assert (passed.shape, passed.dtype, passed.matrices, refused) == ((5, 3), dtype, (("a",),), [])
     assert passed.refused is refused
 

@@ -70,8 +70,8 @@ def test_a_pattern_longer_than_1000_characters_is_refused(length: int, tmp_path:
 
 def test_only_dense_matrices_are_said_to_be_unlisted(tmp_path: Path) -> None:
     """A convolution or a vector could not have been quantized, so that nobody has to list it."""
-    dense: Tree = {"conv.weight": ("BF16", (4, 4, 3)), "norm.weight": ("BF16", (256,)), "head.weight": ("BF16", (512, 256))}
-    inspection = judge(tmp_path, {**TREE, **dense}, fp8_config(ignore=["lm_head"]))
+    unquantized: Tree = {"conv.weight": ("BF16", (4, 4, 3)), "norm.weight": ("BF16", (256,)), "head.weight": ("BF16", (512, 256))}
+    inspection = judge(tmp_path, {**TREE, **unquantized}, fp8_config(ignore=["lm_head"]))
     assert_accepted(inspection, BLOCKWISE, 1)
     assert inspection.exclusions.unlisted == ("head.weight",)
 

@@ -115,7 +115,7 @@ PLAIN = (
         "plain.bf16@1",
         bf16("w.weight", 576, 384),
         (
-            neighbour("f64", Fault("dense-dtype", "w.weight", "BF16", "F64 [576, 384]"), w__weight=("F64", (576, 384))),
+            neighbour("f64", Fault("unquantized-dtype", "w.weight", "BF16", "F64 [576, 384]"), w__weight=("F64", (576, 384))),
             neighbour("mixed", Fault("layout-mixed", "matrices", found="F16: 1 such as v.weight"), v__weight=("F16", (8, 8))),
             neighbour("integers", Fault("layout-unknown", TREE), w__weight=("I64", (576, 384))),
             neighbour("declared", Fault("units-missing", TREE, BLOCKWISE), config=FP8),
@@ -126,7 +126,7 @@ PLAIN = (
         "plain-f16",
         "plain.f16@1",
         {"w.weight": ("F16", (576, 384)), "norm.weight": ("F32", (8,))},
-        (neighbour("vector-f64", Fault("dense-dtype", "norm.weight", "F32", "F64 [8]"), norm__weight=("F64", (8,))),),
+        (neighbour("vector-f64", Fault("unquantized-dtype", "norm.weight", "F32", "F64 [8]"), norm__weight=("F64", (8,))),),
         units=0,
     ),
     Family(
@@ -197,8 +197,8 @@ BLOCK_FP8 = (
         FP8,
         1,
         neighbour(
-            "plural-leaf",
-            Fault("scale-leaf-foreign", "experts.gate_up_proj_scales_inv", "_scale_inv"),
+            "plural-sidecar",
+            Fault("scale-name-foreign", "experts.gate_up_proj_scales_inv", "_scale_inv"),
             experts__gate_up_proj_scale_inv=None,
             experts__gate_up_proj_scales_inv=("F32", (4, 5, 3)),
         ),
@@ -225,7 +225,7 @@ BLOCK_FP8 = (
             ),
             neighbour("grid", Fault("scale-grid-transposed", "w.weight_scale", "[5, 3]", "[3, 5]"), w__weight_scale=("BF16", (3, 5))),
             neighbour("exponents", Fault("scale-dtype", "w.weight_scale", found="U8"), w__weight_scale=("U8", (5, 3))),
-            neighbour("zero-point", Fault("leaf-forbidden", "w.weight_zero_point"), w__weight_zero_point=("F8_E4M3", (5, 3))),
+            neighbour("zero-point", Fault("sidecar-forbidden", "w.weight_zero_point"), w__weight_zero_point=("F8_E4M3", (5, 3))),
         ),
         BLOCK,
     ),
@@ -288,9 +288,9 @@ BY_ROW = (
             ),
             neighbour("alignment", Fault("weight-alignment", "w.weight", "in a multiple of 16", "in = 383"), w__weight=weight(576, 383)),
             neighbour(
-                "declared", Fault("layout-undeclared", TREE, resembles=ROWWISE), Fault("scale-leaf-foreign", "w.weight_scale"), config=FP8
+                "declared", Fault("layout-undeclared", TREE, resembles=ROWWISE), Fault("scale-name-foreign", "w.weight_scale"), config=FP8
             ),
-            neighbour("input-scale", Fault("leaf-forbidden", "w.input_scale", found="F32 []"), w__input_scale=("F32", ())),
+            neighbour("input-scale", Fault("sidecar-forbidden", "w.input_scale", found="F32 []"), w__input_scale=("F32", ())),
         ),
     ),
     Family(
@@ -364,7 +364,7 @@ BY_TENSOR = (
                 config=quantization(quant_method="fp8", activation_scheme="dynamic"),
             ),
             neighbour("rank-1", Fault("scale-rank", "w.weight_scale_inv", "[] or [1]", "[576]"), w__weight_scale_inv=("BF16", (576,))),
-            neighbour("input-scale", Fault("leaf-forbidden", "w.input_scale"), w__input_scale=("F32", ())),
+            neighbour("input-scale", Fault("sidecar-forbidden", "w.input_scale"), w__input_scale=("F32", ())),
         ),
         STATIC,
     ),
@@ -417,7 +417,7 @@ BY_TENSOR = (
         (
             neighbour("rank-2", Fault("scale-rank", "w.weight_scale", "[1] or []", "[1, 1]"), w__weight_scale=("BF16", (1, 1))),
             neighbour("two", Fault("scale-grid", "w.weight_scale", "[1] or []", "[2]"), w__weight_scale=("BF16", (2,))),
-            neighbour("zero-point", Fault("leaf-forbidden", "w.weight_zero_point"), w__weight_zero_point=("I8", (1,))),
+            neighbour("zero-point", Fault("sidecar-forbidden", "w.weight_zero_point"), w__weight_zero_point=("I8", (1,))),
         ),
         compressed_tensors_config("tensor"),
     ),
@@ -709,7 +709,7 @@ def test_a_member_fused_over_a_border_inside_a_block_hides_behind_the_same_grid(
     """2112 = 1536 + 576: the grid has 17 rows of blocks either way, so headers cannot show it, and the report says so."""
     inspection = judge(tmp_path, unit("fused_qkv_a_proj_with_mqa", 2112, 7168), FP8)
     assert_accepted(inspection, BLOCKWISE, {"fused_qkv_a_proj_with_mqa.weight": (17, 56)})
-    assert any("members begin inside a fused weight" in what for what, _ in inspection.unproved)
+    assert any("members begin inside a fused weight" in what for what, _ in inspection.not_provable)
 
 
 # Several files and several groups that declare.

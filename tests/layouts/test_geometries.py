@@ -106,7 +106,7 @@ def test_qwen38_27b_is_the_published_census(qwen: Path) -> None:
 
 
 def test_qwen38_27b_exclusions_are_cross_checked_with_every_dense_tensor(qwen: Path) -> None:
-    """530 entries name a module that holds a dense tensor, vectors and convolutions included; 352 bear a prefix that the tree lacks."""
+    """530 entries name a module of an unquantized tensor, vectors and convolutions included; 352 bear a prefix that the tree lacks."""
     report = inspect(qwen).exclusions
     assert report.entries == 882
     assert not report.contradicted

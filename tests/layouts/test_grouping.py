@@ -28,14 +28,14 @@ STORAGE = "cozy.fp8-storage@1"
 
 
 def counted(inspection: Inspection) -> list[str]:
-    """Return every tensor name in the groups, as often as it stands there; a sidecar by its weight and its leaf."""
+    """Return every tensor name in the groups, as often as it stands there; a sidecar by its weight and its sidecar."""
     groups = inspection.groups
     assert groups is not None
     stems = {"_scale_inv": "", ".weight_scale": ".weight", ".weight_scale_2": ".weight", ".input_scale": ".weight"}
-    names = [*groups.cache_scales, *groups.dense, *groups.other, *(name for name, _ in groups.orphans)]
+    names = [*groups.cache_scales, *groups.unquantized, *groups.other, *(name for name, _ in groups.orphans)]
     for (_, _, _, sides), primaries in groups.quantized.items():
         for name in primaries:
-            names += [name, *(name.removesuffix(stems[leaf]) + leaf for leaf, _, _ in sides)]
+            names += [name, *(name.removesuffix(stems[sidecar]) + sidecar for sidecar, _, _ in sides)]
     return sorted(names)
 
 
@@ -101,7 +101,7 @@ def test_fp8_values_under_the_name_of_a_scale_are_never_taken_for_a_plain_tree(t
 
 
 def test_a_scale_beside_a_dense_weight_is_an_orphan_although_packed_bytes_lie_there_too(tmp_path: Path) -> None:
-    """Whether the scale is the dense weight's or that of the packed one is not for a reader to guess."""
+    """Whether the scale is the unquantized weight's or that of the packed one is not for a reader to guess."""
     tensors = {**bf16("a.weight", 64, 32), "a.weight_packed": ("U8", (64, 16)), "a.weight_scale": ("F8_E4M3", (64, 2))}
     inspection = judge(tmp_path, tensors)
     orphan = next(each for each in inspection.violations if each.code == "scale-orphan")

@@ -57,11 +57,11 @@ SCALE = f"{WEIGHT}_scale_inv"
         pytest.param(
             {f"{WEIGHT}_scale": ("F32", (512,))},
             Fault("scale-ambiguous", f"{WEIGHT}_scale", "one scale, _scale_inv", "F32 [512]"),
-            id="rowwise-and-blockwise-leaf",
+            id="rowwise-and-blockwise-sidecar",
         ),
         pytest.param(
             {"layers.0.mlp.up_proj.input_scale": ("F32", ())},
-            Fault("leaf-forbidden", "layers.0.mlp.up_proj.input_scale", found="F32 []"),
+            Fault("sidecar-forbidden", "layers.0.mlp.up_proj.input_scale", found="F32 []"),
             id="stray-input-scale",
         ),
         pytest.param(
@@ -128,7 +128,7 @@ def test_l27_all_of_it_at_once_is_listed_and_not_the_first(tmp_path: Path) -> No
         Fault("scale-dtype", "b.weight_scale_inv"),
         Fault("weight-dtype", "c.weight"),
         Fault("scale-ambiguous", "d.weight_scale"),
-        Fault("leaf-forbidden", "e.input_scale"),
+        Fault("sidecar-forbidden", "e.input_scale"),
         Fault("scale-missing", "f"),
         Fault("scale-orphan", "g.weight_scale_inv"),
     )
@@ -282,7 +282,7 @@ def test_l12_one_unit_of_another_layout_makes_a_tree_mixed(others: int, tmp_path
     tensors |= {"head.w.weight": ("F8_E4M3", (256, 384)), "head.w.weight_scale": ("F32", (256,))}
     inspection = judge(tmp_path, tensors, FP8)
     table = (f"layers: {others} x F8_E4M3", BLOCKWISE, "head.w: 1 x F8_E4M3", ROWWISE)
-    foreign = Fault("scale-leaf-foreign", "head.w.weight_scale", found="one for each row", resembles=ROWWISE)
+    foreign = Fault("scale-name-foreign", "head.w.weight_scale", found="one for each row", resembles=ROWWISE)
     assert_refused(inspection, Fault("layout-mixed", TREE, found=table), foreign)
 
 
@@ -426,7 +426,7 @@ def without(tree: Tree, *names: str) -> Tree:
 
 
 def as_rowwise(tree: Tree) -> Tree:
-    """Every grid replaced by a rowwise scale under its own leaf."""
+    """Every grid replaced by a rowwise scale under its own sidecar."""
     weights = {name: entry for name, entry in tree.items() if not name.endswith("_scale_inv")}
     scales: Tree = {f"{name}_scale": ("F32", shape[:1]) for name, (dtype, shape) in weights.items() if dtype == "F8_E4M3"}
     return weights | scales
@@ -487,7 +487,7 @@ def test_experiment_a_rowwise_tree_under_a_blockwise_declaration(tmp_path: Path)
     tree = as_rowwise(LLAMA)
     scales = [name for name in tree if name.endswith("_scale")]
     assert len(scales) == 14
-    faults = [Fault("scale-leaf-foreign", name, "_scale_inv", "one for each row", resembles=ROWWISE) for name in scales]
+    faults = [Fault("scale-name-foreign", name, "_scale_inv", "one for each row", resembles=ROWWISE) for name in scales]
     assert_refused(judge(tmp_path, tree, DECLARED), *faults, Fault("layout-undeclared", TREE, found=ROWWISE, resembles=ROWWISE))
     assert_accepted(judge(tmp_path, tree), ROWWISE, 14)  # and without the wrong declaration it is what it is
 

@@ -11,19 +11,19 @@ from tests.support.trees import BLOCKWISE, Fault, Tree, assert_refused, fp8_conf
 FP8 = fp8_config()
 
 
-@pytest.mark.parametrize("leaf", ["weight_scale_inv", "scale"])
-def test_a_scale_of_a_foreign_name_weighs_as_much_as_one_of_another_grid_and_dtype(leaf: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("sidecar", ["weight_scale_inv", "scale"])
+def test_a_scale_of_a_foreign_name_weighs_as_much_as_one_of_another_grid_and_dtype(sidecar: str, tmp_path: Path) -> None:
     """Two contracts are declared alike and differ in the name of the scale: with U8 exponents they tie, and the first one counts."""
-    tensors: Tree = {"w.weight": ("F8_E5M2", (576, 384)), f"w.{leaf}": ("U8", (576, 12))}
+    tensors: Tree = {"w.weight": ("F8_E5M2", (576, 384)), f"w.{sidecar}": ("U8", (576, 12))}
     inspection = judge(tmp_path, tensors, FP8)
     assert inspection.contract is None
     assert inspection.nearest == BLOCKWISE, why(inspection)
 
 
-@pytest.mark.parametrize("leaf", ["scale", "weight_scale_inv", "qscale_weight"])
-def test_nvfp4_bytes_with_a_renamed_scale_are_still_nearest_to_nvfp4(leaf: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("sidecar", ["scale", "weight_scale_inv", "qscale_weight"])
+def test_nvfp4_bytes_with_a_renamed_scale_are_still_nearest_to_nvfp4(sidecar: str, tmp_path: Path) -> None:
     """No layout of FP8 has weights of U8; that says as much as a foreign name of the scale, and what else differs decides."""
-    tensors: Tree = {"w.weight": ("U8", (576, 192)), f"w.{leaf}": ("F32", ()), "w.weight_scale_2": ("F32", ())}
+    tensors: Tree = {"w.weight": ("U8", (576, 192)), f"w.{sidecar}": ("F32", ()), "w.weight_scale_2": ("F32", ())}
     inspection = judge(tmp_path, tensors)
     assert inspection.contract is None
     assert inspection.nearest == "modelopt.nvfp4@1", why(inspection)

@@ -40,7 +40,7 @@ def test_any_geometry_with_partial_blocks_is_accepted(units: list[tuple[tuple[in
     assert grids == {name: blocks(shape) for name, (dtype, shape) in tree.items() if dtype == "F8_E4M3"}
     # A grid with as many blocks down as across has the shape of its transpose: those units, and only those, are listed.
     square = {name for name, grid in grids.items() if grid[-1] == grid[-2] > 1}
-    listed = {name for what, names in inspection.unproved if "orientation" in what for name in names}
+    listed = {name for what, names in inspection.not_provable if "orientation" in what for name in names}
     assert listed == square
 
 
@@ -125,12 +125,12 @@ def dense_weight(weight: str, shape: tuple[int, ...]) -> Tree:
     return {weight: ("BF16", shape)}
 
 
-@mutation("plural-leaf", "scale-leaf-foreign")
+@mutation("plural-sidecar", "scale-name-foreign")
 def plural_leaf(weight: str, shape: tuple[int, ...]) -> Mapping[str, tuple[str, tuple[int, ...]] | None]:
     return {f"{weight}_scale_inv": None, f"{weight}_scales_inv": ("F32", blocks(shape))}
 
 
-@mutation("renamed-leaf", "scale-leaf-unknown")
+@mutation("renamed-sidecar", "scale-name-unknown")
 def renamed_leaf(weight: str, shape: tuple[int, ...]) -> Mapping[str, tuple[str, tuple[int, ...]] | None]:
     return {f"{weight}_scale_inv": None, f"{weight}_scaling": ("F32", blocks(shape))}
 

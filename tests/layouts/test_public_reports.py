@@ -82,9 +82,9 @@ def test_b1_02_is_neither_blockwise_nor_rowwise(asked: str, tmp_path: Path) -> N
     scale = (
         Fault("scale-rank", "mixer.in_proj.weight_scale", expected="[1024]", found=("[]", "one element"))
         if asked == ROWWISE
-        else Fault("scale-leaf-foreign", "mixer.in_proj.weight_scale", expected="_scale_inv", found=("F32 []", "one element"))
+        else Fault("scale-name-foreign", "mixer.in_proj.weight_scale", expected="_scale_inv", found=("F32 []", "one element"))
     )
-    static = Fault("leaf-forbidden", "mixer.in_proj.input_scale", found="F32 []")
+    static = Fault("sidecar-forbidden", "mixer.in_proj.input_scale", found="F32 []")
     mismatch = Fault("contract-mismatch", TREE, expected=asked, found="compressed-tensors.fp8-tensor@1")
     assert_refused(inspection, *declaration, scale, static, mismatch)
 
@@ -148,9 +148,9 @@ def test_b1_05_the_same_numbers_under_another_leaf_are_another_layout(scale: str
     tensors: Tensors = {"q_proj.weight": ("F8_E4M3", (256, 384)), "q_proj.weight_scale": (scale, (2, 3))}
     assert_named_without_decoder(judge(tmp_path, tensors, config), "compressed-tensors.fp8-block@1", f".weight_scale {scale} [2, 3]")
     blockwise = judge(tmp_path, tensors, config, contract=BLOCKWISE)
-    assert {"scale-leaf-foreign", "contract-mismatch"} <= set(blockwise.codes), why(blockwise)
-    (leaf,) = (each for each in blockwise.violations if each.code == "scale-leaf-foreign")
-    assert (leaf.object, leaf.resembles) == ("q_proj.weight_scale", "compressed-tensors.fp8-block@1")
+    assert {"scale-name-foreign", "contract-mismatch"} <= set(blockwise.codes), why(blockwise)
+    (sidecar,) = (each for each in blockwise.violations if each.code == "scale-name-foreign")
+    assert (sidecar.object, sidecar.resembles) == ("q_proj.weight_scale", "compressed-tensors.fp8-block@1")
     rowwise = judge(tmp_path, tensors, config, contract=ROWWISE)
     (rank,) = (each for each in rowwise.violations if each.code == "scale-rank")
     assert rank.object == "q_proj.weight_scale"
@@ -180,8 +180,8 @@ TO_Q: Tensors = {"blocks.0.attn.to_q.weight": ("F8_E4M3", (256, 256))}
 @pytest.mark.parametrize("static", [{}, {"blocks.0.attn.to_q.scale_input": ("F32", ())}])
 def test_b1_07_per_tensor_scale_weight_is_named(static: Tensors, tmp_path: Path) -> None:
     tensors = {**TO_Q, "blocks.0.attn.to_q.scale_weight": ("F32", ()), **static}
-    leaves = (".scale_weight F32 []", *(".scale_input F32 []" for _ in static))
-    assert_named_without_decoder(judge(tmp_path, tensors), "comfy.fp8-scaled@1", *leaves)
+    sidecars = (".scale_weight F32 []", *(".scale_input F32 []" for _ in static))
+    assert_named_without_decoder(judge(tmp_path, tensors), "comfy.fp8-scaled@1", *sidecars)
 
 
 def test_b1_07_per_tensor_weight_scale_is_named(tmp_path: Path) -> None:
@@ -190,14 +190,14 @@ def test_b1_07_per_tensor_weight_scale_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("config", [None, FP8])
-@pytest.mark.parametrize("leaf", ["scaling_factor", "my_scale", "weight_descale", "weight_absmax"])
+@pytest.mark.parametrize("sidecar", ["scaling_factor", "my_scale", "weight_descale", "weight_absmax"])
 def test_b1_07_an_unknown_sibling_is_an_unrecognised_leaf_and_not_a_missing_scale(
-    leaf: str, config: dict[str, Any] | None, tmp_path: Path
+    sidecar: str, config: dict[str, Any] | None, tmp_path: Path
 ) -> None:
     """Beside a blockwise unit too, so that the verdict does not rest on the tree having no other unit."""
-    tensors = {**TO_Q, f"blocks.0.attn.to_q.{leaf}": ("F32", (2, 2)), **unit("blocks.0.attn.to_k", 256, 384)}
+    tensors = {**TO_Q, f"blocks.0.attn.to_q.{sidecar}": ("F32", (2, 2)), **unit("blocks.0.attn.to_k", 256, 384)}
     inspection = judge(tmp_path, tensors, config, contract=BLOCKWISE)
-    unknown = Fault("scale-leaf-unknown", "blocks.0.attn.to_q.weight", expected="blocks.0.attn.to_q.weight_scale_inv", found=leaf)
+    unknown = Fault("scale-name-unknown", "blocks.0.attn.to_q.weight", expected="blocks.0.attn.to_q.weight_scale_inv", found=sidecar)
     assert_refused(inspection, *([] if config else [DECLARATION_MISSING]), unknown)
 
 
@@ -210,7 +210,7 @@ def test_b1_10_an_excluded_gate_is_not_gate_proj(wrapper: str, tmp_path: Path) -
     assert not inspection.exclusions.contradicted
     assert inspection.exclusions.matched == bool(wrapper)
     assert inspection.groups is not None
-    assert tuple(inspection.groups.dense) == (f"{wrapper}layers.0.mlp.gate.weight",)
+    assert tuple(inspection.groups.unquantized) == (f"{wrapper}layers.0.mlp.gate.weight",)
 
 
 FUSED = {**unit("mlp.gate_up_proj", 1024, 256), **bf16("linear_attn.in_proj_ba.weight", 96, 256)}
@@ -268,13 +268,13 @@ def test_b1_12_a_pattern_that_could_take_for_ever_is_not_evaluated_and_says_so(t
 
 
 def test_b1_13_an_exclusion_by_a_short_name_is_reported_and_the_dtype_decides(tmp_path: Path) -> None:
-    dense = "language_model.model.layers.0.linear_attn.in_proj_qkv.weight"
-    tensors = {**bf16(dense, 512, 256), **unit("language_model.model.layers.0.mlp.up_proj", 512, 256)}
+    unquantized = "language_model.model.layers.0.linear_attn.in_proj_qkv.weight"
+    tensors = {**bf16(unquantized, 512, 256), **unit("language_model.model.layers.0.mlp.up_proj", 512, 256)}
     inspection = judge(tmp_path, tensors, fp8_config(modules_to_not_convert=["linear_attn.in_proj_qkv"]))
     assert_accepted(inspection, BLOCKWISE, {"language_model.model.layers.0.mlp.up_proj.weight": (4, 2)})
     assert noted(inspection, "matched by suffix", "linear_attn.in_proj_qkv")
     assert inspection.groups is not None
-    assert tuple(inspection.groups.dense) == (dense,)
+    assert tuple(inspection.groups.unquantized) == (unquantized,)
 
 
 @pytest.mark.parametrize("entries", [["model.language_model.layers.1.ple.key_proj"], ["W_up", "W_down"]])
@@ -328,7 +328,7 @@ def test_b1_20_a_fused_unit_is_accepted_whole_and_its_members_are_not_proved(tmp
     }
     inspection = judge(tmp_path, tensors, FP8)
     assert_accepted(inspection, BLOCKWISE, {"experts.0.gate_up_proj.weight": (5, 2)})
-    assert any("members begin" in what for what, _ in inspection.unproved)
+    assert any("members begin" in what for what, _ in inspection.not_provable)
 
 
 @pytest.mark.parametrize(
@@ -347,7 +347,7 @@ def test_b1_21_a_two_dimensional_scale_is_not_thereby_a_grid_of_blocks(shape: tu
     rowwise = judge(tmp_path, tensors, contract=ROWWISE)
     assert_refused(rowwise, Fault("scale-rank", "q.weight_scale", "[256] for weight [256, 384]", found), *mismatch)
     blockwise = judge(tmp_path, tensors, FP8, contract=BLOCKWISE)
-    assert_refused(blockwise, Fault("scale-leaf-foreign", "q.weight_scale", "_scale_inv", found), *mismatch)
+    assert_refused(blockwise, Fault("scale-name-foreign", "q.weight_scale", "_scale_inv", found), *mismatch)
     assert judge(tmp_path, tensors).contract is None
 
 
@@ -374,7 +374,7 @@ def test_b1_22_stacked_channel_scales_are_refused_with_the_axis_named(shape: tup
     assert_refused(inspection, rank)
     assert inspection.nearest == "compressed-tensors.fp8-channel@1"
     blockwise = judge(tmp_path, tensors, FP8, contract=BLOCKWISE)
-    assert_refused(blockwise, Fault("scale-leaf-foreign", "experts.w13.weight_scale", "_scale_inv", (str(list(shape)), words)))
+    assert_refused(blockwise, Fault("scale-name-foreign", "experts.w13.weight_scale", "_scale_inv", (str(list(shape)), words)))
 
 
 ROWS: Tensors = {"q.weight": ("F8_E4M3", (256, 128))}
@@ -428,7 +428,7 @@ def test_b1_24_asked_for_blockwise_everything_that_differs_is_listed(tmp_path: P
         Fault("declaration-incomplete", f"{where}weight_block_size", "[128, 128]", "null"),
         Fault("declaration-mismatch", f"{where}activation_scheme", "dynamic", "static"),
         Fault("scale-rank", "q.weight_scale_inv", "[32, 32] for weight [4096, 4096]", ("[]", "one element")),
-        Fault("leaf-forbidden", "q.activation_scale", found="F32 []"),
+        Fault("sidecar-forbidden", "q.activation_scale", found="F32 []"),
         Fault("contract-mismatch", TREE, BLOCKWISE, ("declared: hf.fp8-tensor-static@1", "bytes: ")),
     )
 
@@ -532,15 +532,15 @@ def test_b1_29_power_of_two_scales_are_declared_and_not_proved(tmp_path: Path) -
     inspection = judge(tmp_path, SOMEWHERE, fp8_config(scale_fmt="ue8m0"))
     assert_accepted(inspection, BLOCKWISE, 1)
     assert noted(inspection, "scale_fmt ue8m0", "not shown by headers")
-    assert any("values" in what for what, _ in inspection.unproved)
+    assert any("values" in what for what, _ in inspection.not_provable)
 
 
 def test_b1_30_b1_31_what_only_the_bytes_show_is_listed_as_not_proved(tmp_path: Path) -> None:
     inspection = judge(tmp_path, unit("w", 256, 384), FP8)
     assert_accepted(inspection, BLOCKWISE, 1)
-    unproved = " ".join(what for what, _ in inspection.unproved)
+    not_provable = " ".join(what for what, _ in inspection.not_provable)
     for words in ("zero, negative or not finite", "NaN codes", "direction of the scale"):
-        assert words in unproved
+        assert words in not_provable
 
 
 E5M2: Tensors = {"blocks.0.q.weight": ("F8_E5M2", (256, 384)), "blocks.0.q.weight_scale_inv": ("F32", (2, 3))}
@@ -550,7 +550,7 @@ E5M2_FAULT = Fault("weight-dtype", "blocks.0.q.weight", "F8_E4M3", "F8_E5M2")
 def test_b1_32_e5m2_is_refused_and_unknown_side_tensors_are_listed(tmp_path: Path) -> None:
     assert_refused(judge(tmp_path, E5M2, FP8), E5M2_FAULT)
     beside = {**E5M2, "blocks.0.q.comfy_quant": ("U8", (57,))}
-    assert_refused(judge(tmp_path, beside, FP8), E5M2_FAULT, Fault("leaf-forbidden", "blocks.0.q.comfy_quant", found="U8 [57]"))
+    assert_refused(judge(tmp_path, beside, FP8), E5M2_FAULT, Fault("sidecar-forbidden", "blocks.0.q.comfy_quant", found="U8 [57]"))
     alone = {**unit("blocks.0.k", 256, 384), "blocks.0.q.comfy_quant": ("U8", (57,))}
     assert_refused(judge(tmp_path, alone, FP8), Fault("scale-orphan", "blocks.0.q.comfy_quant", "blocks.0.q.weight", "U8 [57]"))
 
@@ -643,7 +643,7 @@ def test_b1_37_a_rowwise_head_over_a_blockwise_body_is_mixed(tmp_path: Path) -> 
                 BLOCKWISE,
                 (f"lm_head: 1 x F8_E4M3 rank 2 with .weight_scale F32 rank 1 ({ROWWISE})", "model.layers: 1 x"),
             ),
-            Fault("scale-leaf-foreign", "lm_head.weight_scale", "_scale_inv", ("[248320]", "one for each row"), resembles=ROWWISE),
+            Fault("scale-name-foreign", "lm_head.weight_scale", "_scale_inv", ("[248320]", "one for each row"), resembles=ROWWISE),
         )
 
 
@@ -699,7 +699,7 @@ STACKED: Tensors = {"experts.gate_up_proj": ("F8_E4M3", (8, 512, 256))}
 
 def test_b1_40_the_plural_leaf_of_an_older_library_is_not_an_alias(tmp_path: Path) -> None:
     inspection = judge(tmp_path, {**STACKED, "experts.gate_up_proj_scales_inv": ("F32", (8, 4, 2))}, FP8)
-    assert_refused(inspection, Fault("scale-leaf-foreign", "experts.gate_up_proj_scales_inv", "_scale_inv", "F32 [8, 4, 2]"))
+    assert_refused(inspection, Fault("scale-name-foreign", "experts.gate_up_proj_scales_inv", "_scale_inv", "F32 [8, 4, 2]"))
 
 
 def test_b1_40_a_stacked_weight_without_a_scale_is_never_skipped(tmp_path: Path) -> None:
@@ -768,7 +768,7 @@ def test_b1_43_the_declaration_says_blockwise_and_the_leaf_says_otherwise(tmp_pa
     block = "compressed-tensors.fp8-block@1"
     assert_refused(
         judge(tmp_path, tensors, FP8),
-        Fault("scale-leaf-foreign", "w.weight_scale", "_scale_inv", "F32 [2, 2]", resembles=block),
+        Fault("scale-name-foreign", "w.weight_scale", "_scale_inv", "F32 [2, 2]", resembles=block),
         undeclared(block, ".weight_scale F32 [2, 2]"),
     )
 
@@ -796,9 +796,9 @@ def test_b1_45_identification_starts_from_the_bytes(tmp_path: Path) -> None:
 
 
 def test_b1_45_the_method_alone_makes_no_dense_tree_quantized(tmp_path: Path) -> None:
-    """A declaration confirms or contradicts; the bytes are dense, so a quantized contract has no unit."""
+    """A declaration confirms or contradicts; the bytes are unquantized, so a quantized contract has no unit."""
     inspection = judge(tmp_path, bf16("q.weight", 256, 256), FP8)
-    assert_refused(inspection, Fault("units-missing", TREE, BLOCKWISE, "1 dense tensors"))
+    assert_refused(inspection, Fault("units-missing", TREE, BLOCKWISE, "1 unquantized tensors"))
 
 
 @pytest.mark.parametrize("method", ["fp9", "FP8", "fp8 ", "gguf", ""])
@@ -818,7 +818,7 @@ def test_b6_08_asked_declared_and_found_stand_side_by_side(tmp_path: Path) -> No
     assert_refused(
         inspection,
         Fault("declaration-mismatch", "config.json: quantization_config", f"{ROWWISE} declares nothing", "quant_method"),
-        Fault("scale-leaf-foreign", "w.weight_scale_inv", ".weight_scale", "F32 [2, 3]", resembles=BLOCKWISE),
+        Fault("scale-name-foreign", "w.weight_scale_inv", ".weight_scale", "F32 [2, 3]", resembles=BLOCKWISE),
         Fault("contract-mismatch", TREE, ROWWISE, ("declared: ", BLOCKWISE, "bytes: ", "_scale_inv F32 [2, 3]"), resembles=BLOCKWISE),
     )
     (mismatch,) = (each for each in inspection.violations if each.code == "contract-mismatch")
@@ -826,8 +826,8 @@ def test_b6_08_asked_declared_and_found_stand_side_by_side(tmp_path: Path) -> No
 
 
 def test_b6_08_a_dense_tree_asked_for_as_quantized_and_the_other_way_round(tmp_path: Path) -> None:
-    dense = judge(tmp_path, bf16("w.weight", 256, 384), contract=BLOCKWISE)
-    assert {"units-missing", "declaration-missing"} <= set(dense.codes), why(dense)
+    unquantized = judge(tmp_path, bf16("w.weight", 256, 384), contract=BLOCKWISE)
+    assert {"units-missing", "declaration-missing"} <= set(unquantized.codes), why(unquantized)
     quantized = judge(tmp_path, unit("w", 256, 384), FP8, contract="plain.bf16@1")
     assert {"declaration-mismatch", "contract-mismatch", "weight-dtype"} <= set(quantized.codes), why(quantized)
 

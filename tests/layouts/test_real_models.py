@@ -76,7 +76,7 @@ def test_exactly_the_units_with_as_many_blocks_down_as_across_are_not_proved_in_
     write: Callable[[Path], Path], tmp_path: Path
 ) -> None:
     inspection = inspect(write(tmp_path))
-    listed = {name for what, names in inspection.unproved if "orientation" in what for name in names}
+    listed = {name for what, names in inspection.not_provable if "orientation" in what for name in names}
     assert listed == {each.name for each in inspection.units if each.layout.grid == (2, 2)}
     assert listed
 
@@ -91,7 +91,7 @@ def test_what_compressed_tensors_writes_is_recognized(scheme: str, contract: str
     assert len(inspection.layouts) == 14
     assert inspection.layouts["model.layers.0.mlp.down_proj.weight"].grid == grid
     asked = inspect(tmp_path, contract=BLOCKWISE)
-    assert {"declaration-mismatch", "scale-leaf-foreign", "contract-mismatch"} <= set(asked.codes), why(asked)
+    assert {"declaration-mismatch", "scale-name-foreign", "contract-mismatch"} <= set(asked.codes), why(asked)
 
 
 def test_a_block_fp8_llama_without_its_declaration_is_refused(tmp_path: Path) -> None:

@@ -195,7 +195,7 @@ def test_what_is_not_blockwise_is_refused_by_name_through_this_door(llama: Path,
     for folder, code in (
         (changed(llama, transpose), "scale-grid-transposed"),
         (dense, "declaration-missing"),
-        (rows, "scale-leaf-foreign"),
+        (rows, "scale-name-foreign"),
     ):
         with pytest.raises(Refusal) as caught:
             load_hf_fp8_blockwise(folder, dtype="BF16", resident=False)

@@ -99,7 +99,7 @@ def test_b3_03_two_plugins_that_claim_one_lane_are_refused_with_both_named(insta
     sites = (site, site.ordered(1, 0))
     report = site.plugins()
     assert names(report["plugins"], "conflict") == []
-    assert report["contests"] == [
+    assert report["lane_conflicts"] == [
         {"contract": UNREAD, "body": "fp8-w8a16", "plugins": ["acme", "bravo"], "decoders": ["acme:decode", "bravo:decode"], "winner": ""}
     ]
     refusals = [each.tensorhub("lanes") for each in sites]
@@ -121,7 +121,7 @@ def test_b3_03_every_contest_is_listed_and_not_the_first(install: Installer) -> 
 
 def test_b3_03_different_lanes_of_one_contract_are_no_contest(install: Installer) -> None:
     site = install(claiming("acme", serves=("fp8-w8a16",)), claiming("bravo", serves=("fp8-w8a32",)))
-    assert site.plugins()["contests"] == []
+    assert site.plugins()["lane_conflicts"] == []
     assert [each["decoder"] for each in site.lanes()["contracts"]] == ["acme:decode", "bravo:decode"]
 
 
@@ -131,8 +131,8 @@ def test_b3_03_the_image_names_the_winner_and_the_loser_is_left_out(install: Ins
     site = install(acme, torch=True)
     assert site.tensorhub("lanes").code == 1
     selection = f"{BLOCKWISE}={winner}"
-    (contest,) = site.plugins(selection=selection)["contests"]
-    assert (contest["plugins"], contest["winner"]) == (["acme", "hf-fp8-blockwise"], "acme")
+    (conflict,) = site.plugins(selection=selection)["lane_conflicts"]
+    assert (conflict["plugins"], conflict["winner"]) == (["acme", "hf-fp8-blockwise"], "acme")
     record = site.lanes(selection=selection)
     (lost,) = excluded(record, "lane-overridden")
     assert lost["module"] == "tensorhub_decoders.hf_fp8_blockwise:decode_hf_fp8_blockwise"

@@ -102,7 +102,7 @@ def test_b3_10_a_handle_blocks_every_decoder_of_a_contract(install: Installer, t
     assert site.tensorhub("lanes").code == 1
     selection = f"-{BLOCKWISE}"
     report = site.plugins(selection=selection)
-    assert (names(report["plugins"], "blocked"), report["contests"]) == ([], [])
+    assert (names(report["plugins"], "blocked"), report["lane_conflicts"]) == ([], [])
     record = site.lanes(selection=selection)
     assert [(each["module"], each["contract"], each["lanes"]) for each in excluded(record, "contract-blocked")] == [
         ("acme:decode", BLOCKWISE, ["fp8-w8a16+eager", "fp8-w8a16+compiled"]),

@@ -40,5 +40,5 @@ def test_a_shipped_name_with_two_values_is_a_conflict_whichever_is_ours(install:
 def test_a_winner_is_named_in_any_spelling_of_the_plugins_own_name(install: Installer) -> None:
     site = install(plugin("quick", decoding(BLOCKWISE), entry="Acme_Int8", distribution="other"), torch=True)
     for spelling in ("acme-int8", "Acme_Int8", "ACME.INT8"):
-        (contest,) = site.plugins(selection=f"{BLOCKWISE}={spelling}")["contests"]
-        assert contest["winner"] == "Acme_Int8"
+        (conflict,) = site.plugins(selection=f"{BLOCKWISE}={spelling}")["lane_conflicts"]
+        assert conflict["winner"] == "Acme_Int8"

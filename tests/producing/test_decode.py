@@ -1,4 +1,4 @@
-"""`tensorhub decode`: what the reference dequant gives, bit for bit, in a dense checkpoint; overflow and NaN are refused."""
+"""`tensorhub decode`: what the reference dequant gives, bit for bit, in an unquantized checkpoint; overflow and NaN are refused."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DECLARED = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic"
 
 @pytest.fixture(scope="module")
 def produced(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the small model, dense, and in each FP8 contract but for its embedding."""
+    """A folder with the small model, unquantized, and in each FP8 contract but for its embedding."""
     folder = tmp_path_factory.mktemp("produced")
     save(folder / "dense", small_model(), config={"vocab_size": 40})
     for contract in CONTRACTS:
@@ -70,8 +70,8 @@ def test_each_unit_is_what_the_reference_gives_and_the_rest_is_as_it_was(tmp_pat
             assert torch.equal(bits(tensor), bits(before[name].to(DTYPES[dtype])))
         else:
             assert torch.equal(bits(tensor), bits(before[name])), name
-    dense = {"embed.weight"} if contract == BLOCKWISE else {"embed.weight", "layers.0.experts.gate_up", "layers.1.experts.gate_up"}
-    assert set(report["cast"]) == (set() if dtype == "bf16" else dense)
+    unquantized = {"embed.weight"} if contract == BLOCKWISE else {"embed.weight", "layers.0.experts.gate_up", "layers.1.experts.gate_up"}
+    assert set(report["cast"]) == (set() if dtype == "bf16" else unquantized)
     assert json.loads((tmp_path / "dense" / "config.json").read_text()) == {"vocab_size": 40}
 
 

@@ -55,13 +55,13 @@ KILLS = 25
 
 
 def pipeline(root: Path, rows: int = 130) -> Path:
-    """Write a pipeline: two dense shards, a text encoder in FP8, a VAE in F32, and components without weights."""
+    """Write a pipeline: two unquantized shards, a text encoder in FP8, a VAE in F32, and components without weights."""
     tensors = {**small_model(), "wide.weight": noise(rows, 272)}
     names = list(tensors)
     parts = ({name: tensors[name] for name in names[number::2]} for number in range(2))
     save(root / "transformer", *parts, config={"_class_name": "FluxTransformer2DModel"}, base="diffusion_pytorch_model")
-    dense = [{f"layers.{layer}.up.weight": noise(rows, 144, seed=layer), f"layers.{layer}.norm": noise(7)} for layer in range(2)]
-    save(root / "dense", *dense, config={"model_type": "clip"})
+    unquantized = [{f"layers.{layer}.up.weight": noise(rows, 144, seed=layer), f"layers.{layer}.norm": noise(7)} for layer in range(2)]
+    save(root / "dense", *unquantized, config={"model_type": "clip"})
     done("produce", root / "dense", root / "text_encoder", "--contract", BLOCKWISE)
     shutil.rmtree(root / "dense")
     decoder = {"decoder.weight": noise(rows, 144, dtype=torch.float32), "odd.weight": noise(3, 1, 1, 1, dtype=torch.float32)}
@@ -110,7 +110,7 @@ def test_one_component_is_converted_and_the_pipeline_is_whole(tmp_path: Path, sh
     # What is made of the component is what is made of its folder alone, byte for byte.
     alone = done("produce", shared / "transformer", tmp_path / "alone", "--contract", contract)
     assert digests(tmp_path / "made" / "transformer") == digests(tmp_path / "alone")
-    for key in ("quantized", "headers", "bytes_before", "bytes_after", "shards", "copied_tensors", "units_passed_through"):
+    for key in ("quantized", "headers", "bytes_before", "bytes_after", "shards", "copied_tensors", "units_kept"):
         assert report[key] == alone[key], key
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alone", "made"]
     assert not report["files_not_copied"]
@@ -324,7 +324,7 @@ def test_killed_at_random_and_run_again(tmp_path: Path, command: str) -> None:
     rest = ["--contract", BLOCKWISE, *TRANSFORMER] if command == "produce" else ["--dtype", "f32", "--component", "text_encoder"]
     arguments = [command, str(source), "DST", *rest]
     request = {"arguments": arguments, "destination": str(tmp_path / "made"), "kills": KILLS, "factor": 0.7, "seed": 5}
-    script = Path(__file__).with_name("killing.py")
+    script = Path(__file__).parents[1] / "support" / "interrupts.py"
     process = subprocess.run(
         [sys.executable, script, json.dumps(request)],
         capture_output=True,

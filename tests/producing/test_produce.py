@@ -229,7 +229,7 @@ def test_units_pass_through_and_a_dense_module_is_converted_when_it_is_named(tmp
     report = done("produce", first, tmp_path / "second", "--contract", contract, "--only", "layers.0.down.weight")
     assert report["quantized"] == ["layers.0.down.weight"]
     before, after = load(first), load(tmp_path / "second")
-    assert report["units_passed_through"] == inspect(first).unit_count
+    assert report["units_kept"] == inspect(first).unit_count
     for name, tensor in before.items():
         if name != "layers.0.down.weight":
             assert torch.equal(bits(after[name]), bits(tensor)), name
@@ -283,7 +283,7 @@ def test_a_name_that_a_scale_would_take_is_refused_before_anything_is_written(tm
     source = save(tmp_path / "source", {"a.weight": noise(128, 128), "a.scale": noise(128, dtype=torch.float32)})
     assert inspect(source).contract == "plain.bf16@1"
     violations = refused("produce", source, tmp_path / "made", "--contract", BLOCKWISE)
-    assert {each["code"] for each in violations} <= {"scale-ambiguous", "layout-mixed", "scale-leaf-foreign"}
+    assert {each["code"] for each in violations} <= {"scale-ambiguous", "layout-mixed", "scale-name-foreign"}
     assert sorted(os.listdir(tmp_path)) == ["source"]
 
 

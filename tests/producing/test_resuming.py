@@ -17,7 +17,7 @@ from typing import Any
 import click
 import pytest
 import tensorhub_decoders.converting.shard_writing as shard_writing
-from tensorhub_decoders.converting.convert import OutputError
+from tensorhub_decoders.converting.output_errors import OutputError
 from tensorhub_decoders.converting.resume import UnfinishedOutput
 
 from tests.support.cli import TENSORHUB, environment
@@ -51,7 +51,7 @@ def test_killed_at_random_and_run_again(tmp_path: Path, source: Path, command: s
         done("produce", source, tmp_path / "fp8", "--contract", BLOCKWISE, *SKIP)
         arguments = ["decode", str(tmp_path / "fp8"), "DST", "--dtype", "f32"]
     request = {"arguments": arguments, "destination": str(tmp_path / "made"), "kills": KILLS, "factor": 0.7, "seed": 11}
-    script = Path(__file__).with_name("killing.py")
+    script = Path(__file__).parents[1] / "support" / "interrupts.py"
     process = subprocess.run(
         [sys.executable, script, json.dumps(request)],
         capture_output=True,

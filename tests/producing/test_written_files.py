@@ -1,4 +1,4 @@
-"""How files come to lie on the disk: with the permissions that the user's umask leaves, and flushed before they get their names."""
+"""How files come to lie on the disk: with the permissions that the user's umask sidecars, and flushed before they get their names."""
 
 from __future__ import annotations
 

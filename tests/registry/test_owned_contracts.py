@@ -13,7 +13,7 @@ import pytest
 from tensorhub_contracts import Inspection, OwnedContracts, Registry, RegistryError, inspect, read_contracts
 from tensorhub_contracts.registry.plugin_contracts import with_owned
 from tensorhub_contracts.registry.registry import load_registry
-from tensorhub_contracts.registry.sidecar_names import LeafNames
+from tensorhub_contracts.registry.sidecar_names import SidecarNames
 from tests.layouts.test_families import FAMILIES
 from tests.support.checkpoint_files import Tensors
 from tests.support.registry_texts import Table, changed, contract, shipped, to_toml
@@ -31,7 +31,7 @@ TREE: Tensors = {
 
 
 def example() -> Table:
-    """Return INT8 weights with a scale for each row, whose leaf and whose body of the lane table the shipped registry has."""
+    """Return INT8 weights with a scale for each row, whose sidecar and whose body of the lane table the shipped registry has."""
     weight = {"name": "{module}.weight", "dtypes": ["I8"], "shapes": [["out", "in"]]}
     scale = {"name": "{module}.weight_scale", "dtypes": ["F32"], "shapes": [["out", 1]]}
     int8 = {
@@ -41,7 +41,7 @@ def example() -> Table:
         "reference_dequant": "acme.int8_channel.dequant@1",
         "evidence": "code",
         "source": "Acme.",
-        "unproved": ["values", "scale-direction"],
+        "not_provable": ["values", "scale-direction"],
         "scale_direction": "multiply",
         "floors": {"int8-w8a16": "none"},
         "form": [{"name": "matrix", "tensors": {"weight": weight, "scale": scale}}],
@@ -85,7 +85,7 @@ def test_a_valid_file_is_read() -> None:
     assert (owned[INT8].element, owned[INT8].decoder, owned[INT8].floors) == ("I8", "none", {"int8-w8a16": "none"})
     assert owned[INT8].quantized
     assert [each.name for each in owned.reference_dequants] == ["acme.int8_channel.dequant@1"]
-    assert (owned.leaves, owned.payloads) == ((), ())
+    assert (owned.sidecars, owned.payloads) == ((), ())
 
 
 def test_a_handle_that_is_not_owned_is_a_key_error() -> None:
@@ -102,15 +102,15 @@ def test_a_dequant_may_be_none_or_one_that_ships() -> None:
 
 def test_a_plugin_may_bring_names_of_its_own() -> None:
     def change(tables: Table) -> None:
-        tables["leaf"] = [{"suffix": ".acme_scale", "role": "weight-scale", "beside": [".acme_packed"], "used_by": INT8}]
+        tables["sidecar"] = [{"suffix": ".acme_scale", "role": "weight-scale", "beside": [".acme_packed"], "used_by": INT8}]
         tables["payload"] = [{"suffix": ".acme_packed", "used_by": INT8}]
         tensors = tables["contract"][0]["form"][0]["tensors"]
         tensors["weight"]["name"], tensors["scale"]["name"] = "{module}.acme_packed", "{module}.acme_scale"
 
     registry = merged(changed(example(), change))
-    assert [each.suffix for each in registry.leaves] == [*(each.suffix for each in load_registry().leaves), ".acme_scale"]
+    assert [each.suffix for each in registry.sidecars] == [*(each.suffix for each in load_registry().sidecars), ".acme_scale"]
     assert [each.suffix for each in registry.payloads] == [*(each.suffix for each in load_registry().payloads), ".acme_packed"]
-    assert LeafNames(registry.leaves, registry.payloads).primary_suffix("a.acme_packed") == ".acme_packed"
+    assert SidecarNames(registry.sidecars, registry.payloads).primary_suffix("a.acme_packed") == ".acme_packed"
 
 
 FAULTS = [
@@ -137,7 +137,7 @@ FAULTS = [
     ),
     pytest.param(set_in(floors={"int8-w8a16": 0}), f"{PATH}.floors.int8-w8a16: a floor is a compute capability", id="zero-floor"),
     pytest.param(set_in(decoder="shipped"), f"{PATH}.decoder: only the framework ships decoders", id="shipped-decoder"),
-    pytest.param(set_in(unproved=["vibes"]), f"{PATH}.unproved: vibes is not a known word", id="unproved"),
+    pytest.param(set_in(not_provable=["vibes"]), f"{PATH}.not_provable: vibes is not a known word", id="not_provable"),
     pytest.param(set_in(reference_dequant="nobody"), f"{PATH}.reference_dequant: nobody is not listed", id="unknown-dequant"),
     pytest.param(
         set_in(handle="other.int8@1"),
@@ -171,14 +171,14 @@ FAULTS = [
         id="dequant-of-a-longer-producer",
     ),
     pytest.param(
-        lambda t: t.update(leaf=[{"suffix": ".weight", "role": "weight-scale", "beside": [""], "used_by": "Acme"}]),
-        f"{PATH}.form.matrix.tensors.weight.name: a [[leaf]] says that '.weight' is a sidecar",
-        id="leaf-of-a-primary-tensor",
+        lambda t: t.update(sidecar=[{"suffix": ".weight", "role": "weight-scale", "beside": [""], "used_by": "Acme"}]),
+        f"{PATH}.form.matrix.tensors.weight.name: a [[sidecar]] says that '.weight' is a sidecar",
+        id="sidecar-of-a-primary-tensor",
     ),
     pytest.param(
         lambda t: t["contract"][0]["form"][0]["tensors"]["scale"].update(name="{module}.weight_wobble"),
-        f"{PATH}.form.matrix.tensors.scale.name: no [[leaf]] describes '.weight_wobble' beside '.weight'",
-        id="no-leaf",
+        f"{PATH}.form.matrix.tensors.scale.name: no [[sidecar]] describes '.weight_wobble' beside '.weight'",
+        id="no-sidecar",
     ),
 ]  # fmt: skip
 
@@ -224,7 +224,7 @@ def test_the_merged_registry_has_the_shipped_contracts_first_and_the_owned_ones_
     assert list(registry.contracts) == [*load_registry().contracts, INT8]
     assert registry.contracts[INT8] == read(example())[INT8]
     assert registry.reference_dequants == (*load_registry().reference_dequants, *read(example()).reference_dequants)
-    assert (registry.leaves, registry.payloads) == (load_registry().leaves, load_registry().payloads)
+    assert (registry.sidecars, registry.payloads) == (load_registry().sidecars, load_registry().payloads)
     assert registry.lanes == load_registry().lanes
     assert registry.decoded == load_registry().decoded  # owning a contract is not decoding it
 
@@ -240,10 +240,10 @@ def test_the_digests_of_shipped_contracts_stay_and_the_owned_one_has_its_own() -
 
 def test_the_given_registry_is_left_as_it_was() -> None:
     given = msgspec.structs.replace(load_registry(), known_digests={})
-    before = (dict(given.contracts), given.leaves, given.payloads, given.reference_dequants, given.decoded)
+    before = (dict(given.contracts), given.sidecars, given.payloads, given.reference_dequants, given.decoded)
     added = with_owned(given, read(example()))
     assert added is not given
-    assert (dict(given.contracts), given.leaves, given.payloads, given.reference_dequants, given.decoded) == before
+    assert (dict(given.contracts), given.sidecars, given.payloads, given.reference_dequants, given.decoded) == before
     assert INT8 not in given.known_digests
     assert INT8 not in load_registry().contracts
 
@@ -251,29 +251,29 @@ def test_the_given_registry_is_left_as_it_was() -> None:
 def test_the_same_facts_twice_are_quiet() -> None:
     once = merged(example())
     twice = with_owned(once, read(example()))
-    for name in ("contracts", "leaves", "payloads", "reference_dequants"):
+    for name in ("contracts", "sidecars", "payloads", "reference_dequants"):
         assert getattr(twice, name) == getattr(once, name), name
 
 
 def test_names_that_ship_may_be_repeated_in_the_same_words() -> None:
     def change(tables: Table) -> None:
-        tables["leaf"] = [each for each in shipped()["leaf"] if each["suffix"] == ".weight_scale"]
+        tables["sidecar"] = [each for each in shipped()["sidecar"] if each["suffix"] == ".weight_scale"]
         tables["payload"] = shipped()["payload"]
 
     registry = merged(changed(example(), change))
-    assert (registry.leaves, registry.payloads) == (load_registry().leaves, load_registry().payloads)
+    assert (registry.sidecars, registry.payloads) == (load_registry().sidecars, load_registry().payloads)
 
 
 def test_a_name_that_ships_may_not_be_described_differently() -> None:
-    (leaf,) = (each for each in shipped()["leaf"] if each["suffix"] == ".weight_scale")
+    (sidecar,) = (each for each in shipped()["sidecar"] if each["suffix"] == ".weight_scale")
     payload = shipped()["payload"][0]
 
     def change(tables: Table) -> None:
-        tables["leaf"] = [{**leaf, "role": "global-scale"}]
+        tables["sidecar"] = [{**sidecar, "role": "global-scale"}]
         tables["payload"] = [{**payload, "dtypes": ["U8"]}]
 
     assert refused(lambda: merged(changed(example(), change))) == (
-        "leaf .weight_scale: described differently elsewhere",
+        "sidecar .weight_scale: described differently elsewhere",
         f"payload {payload['suffix']}: described differently elsewhere",
     )
 
@@ -289,10 +289,10 @@ def test_a_leaf_may_not_make_a_sidecar_of_what_a_shipped_contract_has_as_its_wei
     """The plugin's own contracts do not show it: `_weight_qdata` is torchao's."""
 
     def change(tables: Table) -> None:
-        tables["leaf"] = [{"suffix": "_weight_qdata", "role": "producer-note", "beside": [".weight"], "used_by": INT8}]
+        tables["sidecar"] = [{"suffix": "_weight_qdata", "role": "producer-note", "beside": [".weight"], "used_by": INT8}]
 
     found = refused(lambda: read(changed(example(), change)))
-    assert found == ("contracts.toml: leaf (_weight_qdata).suffix: no form of these contracts has such a sidecar",)
+    assert found == ("contracts.toml: sidecar (_weight_qdata).suffix: no form of these contracts has such a sidecar",)
 
 
 def set_tables(**tables: Any) -> Callable[[Table], None]:
@@ -300,10 +300,10 @@ def set_tables(**tables: Any) -> Callable[[Table], None]:
 
 
 def with_leaf(suffix: str, side: str = "", **facts: Any) -> Callable[[Table], None]:
-    """Give the example a leaf, and with `side` a form whose scale has that name."""
+    """Give the example a sidecar, and with `side` a form whose scale has that name."""
 
     def change(tables: Table) -> None:
-        tables["leaf"] = [{"suffix": suffix, "role": "weight-scale", "beside": [".weight"], "used_by": INT8, **facts}]
+        tables["sidecar"] = [{"suffix": suffix, "role": "weight-scale", "beside": [".weight"], "used_by": INT8, **facts}]
         if side:
             tables["contract"][0]["form"][0]["tensors"]["scale"]["name"] = "{module}" + side
 
@@ -311,8 +311,8 @@ def with_leaf(suffix: str, side: str = "", **facts: Any) -> Callable[[Table], No
 
 
 def test_a_leaf_of_a_name_that_nobody_has_is_a_plugins_to_give() -> None:
-    assert read(changed(example(), with_leaf(".acme_factor", ".acme_factor"))).leaves[0].suffix == ".acme_factor"
-    assert read(changed(example(), with_leaf(".acme_scale_inv", ".acme_scale_inv"))).leaves[0].suffix == ".acme_scale_inv"
+    assert read(changed(example(), with_leaf(".acme_factor", ".acme_factor"))).sidecars[0].suffix == ".acme_factor"
+    assert read(changed(example(), with_leaf(".acme_scale_inv", ".acme_scale_inv"))).sidecars[0].suffix == ".acme_scale_inv"
 
 
 @pytest.mark.parametrize(
@@ -320,15 +320,15 @@ def test_a_leaf_of_a_name_that_nobody_has_is_a_plugins_to_give() -> None:
     [
         (".weight_scale_inv", "", {"role": "cache-scale"}, "no form of these contracts has such a sidecar"),
         (".acme_scales", "", {}, "no form of these contracts has such a sidecar"),
-        (".weight_scale_inv", ".weight_scale_inv", {"role": "cache-scale"}, "takes names from the shipped leaf _scale_inv"),
-        (".weight_scale_inv", ".weight_scale_inv", {"role": "producer-note"}, "takes names from the shipped leaf _scale_inv"),
-        (".weight_scale_inv", ".weight_scale_inv", {"needs_quantized": True}, "takes names from the shipped leaf _scale_inv"),
+        (".weight_scale_inv", ".weight_scale_inv", {"role": "cache-scale"}, "takes names from the shipped sidecar _scale_inv"),
+        (".weight_scale_inv", ".weight_scale_inv", {"role": "producer-note"}, "takes names from the shipped sidecar _scale_inv"),
+        (".weight_scale_inv", ".weight_scale_inv", {"needs_quantized": True}, "takes names from the shipped sidecar _scale_inv"),
         (".bias", ".bias", {}, "ordinary parameters have this name"),
         (".bias", "", {}, "no form of these contracts has such a sidecar"),
     ],
 )
 def test_a_leaf_may_not_take_a_name_from_others(suffix: str, side: str, facts: dict[str, Any], fault: str) -> None:
-    """What ends in a shipped leaf's suffix would win over it, and loosen or break the verdicts on trees of shipped contracts."""
+    """What ends in a shipped sidecar's suffix would win over it, and loosen or break the verdicts on trees of shipped contracts."""
     found = refused(lambda: read(changed(example(), with_leaf(suffix, side, **facts))))
     assert [each for each in found if fault in each], found
 
@@ -385,7 +385,7 @@ def decoding(registry: Registry) -> Registry:
 
 
 def facts(inspection: Inspection) -> tuple[object, ...]:
-    return inspection.contract, inspection.digest, inspection.nearest, inspection.violations, inspection.proved, inspection.unproved
+    return inspection.contract, inspection.digest, inspection.nearest, inspection.violations, inspection.proved, inspection.not_provable
 
 
 def test_a_tree_of_an_owned_contract_is_accepted_if_a_decoder_is_there(tmp_path: Path) -> None:

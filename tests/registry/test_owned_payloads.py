@@ -19,7 +19,7 @@ def with_payload(suffix: str, *, of_a_form: bool = True, sidecars: bool = False)
     tensors = tables["contract"][0]["form"][0]["tensors"]
     if of_a_form:
         tensors["weight"]["name"] = "{module}" + suffix
-        tables["leaf"] = [{"suffix": ".acme_factor", "role": "weight-scale", "beside": [suffix], "used_by": INT8}] if sidecars else []
+        tables["sidecar"] = [{"suffix": ".acme_factor", "role": "weight-scale", "beside": [suffix], "used_by": INT8}] if sidecars else []
         tensors["scale"]["name"] = "{module}.acme_factor"
         if not sidecars:
             del tensors["scale"]
@@ -44,10 +44,10 @@ def test_a_payload_may_not_end_as_names_of_ordinary_parameters_do(suffix: str, s
 @pytest.mark.parametrize("suffix", ["s", "ias", ".bias"])
 def test_a_leaf_may_not_end_as_names_of_ordinary_parameters_do(suffix: str) -> None:
     tables = example()
-    tables["leaf"] = [{"suffix": suffix, "role": "weight-scale", "beside": [".weight"], "used_by": INT8}]
+    tables["sidecar"] = [{"suffix": suffix, "role": "weight-scale", "beside": [".weight"], "used_by": INT8}]
     tables["contract"][0]["form"][0]["tensors"]["scale"]["name"] = "{module}.weight" + suffix
     found = refused(lambda: read(tables))
-    assert f"contracts.toml: leaf ({suffix}).suffix: ordinary parameters have this name" in found
+    assert f"contracts.toml: sidecar ({suffix}).suffix: ordinary parameters have this name" in found
 
 
 def test_a_payload_is_the_name_of_a_weight_and_not_of_its_scale() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tensorhub_contracts import RegistryError
 from tensorhub_contracts.registry.check import digest_clashes, faults
-from tensorhub_contracts.registry.contract import UNPROVED, RegistryFile
+from tensorhub_contracts.registry.contract import NOT_PROVABLE, RegistryFile
 from tensorhub_contracts.registry.registry import load_registry, parse_registry, registry_path
 from tests.support.registry_texts import SHIPPED_TEXT, Table, changed, contract, shipped, small, to_toml
 
@@ -35,7 +35,7 @@ def test_the_shipped_registry_is_sound() -> None:
     assert registry_path() == Path(__file__).parents[2] / "registry.toml"
     parsed = parse_registry(SHIPPED_TEXT)
     assert parsed.contracts == load_registry().contracts
-    assert parsed.leaves == load_registry().leaves
+    assert parsed.sidecars == load_registry().sidecars
 
 
 def test_the_small_registry_is_sound_and_the_writer_changes_nothing() -> None:
@@ -72,7 +72,7 @@ def test_the_first_release_knows_these() -> None:
         pytest.param(in_blockwise("scale_direction", "divide"), "contract[1].scale_direction", "divide", id="direction"),
         pytest.param(in_blockwise("floors", {"fp8-w8a16": "8.9"}), "contract[1].floors", "8.9", id="floor"),
         pytest.param(lambda t: contract(t, BLOCKWISE).pop("element"), "contract[1]", "element", id="missing-key"),
-        pytest.param(lambda t: contract(t, BLOCKWISE).pop("unproved"), "contract[1]", "unproved", id="missing-list"),
+        pytest.param(lambda t: contract(t, BLOCKWISE).pop("not_provable"), "contract[1]", "not_provable", id="missing-list"),
         pytest.param(
             lambda t: contract(t, BLOCKWISE)["form"][1]["tensors"]["scale"].update(dtype="F32"),
             "contract[1].form[1].tensors",
@@ -85,8 +85,8 @@ def test_the_first_release_knows_these() -> None:
             "float",
             id="wrong-type-deep-down",
         ),
-        pytest.param(lambda t: t["leaf"][0].update(role="weight"), "leaf[0].role", "weight", id="leaf-role"),
-        pytest.param(lambda t: t["leaf"][3].pop("beside"), "leaf[3]", "beside", id="leaf-missing-key"),
+        pytest.param(lambda t: t["sidecar"][0].update(role="weight"), "sidecar[0].role", "weight", id="sidecar-role"),
+        pytest.param(lambda t: t["sidecar"][3].pop("beside"), "sidecar[3]", "beside", id="sidecar-missing-key"),
         pytest.param(lambda t: t["payload"][0].update(dtypes="U8"), "payload[0].dtypes", "array", id="payload"),
     ],
 )
@@ -101,11 +101,16 @@ def test_a_structural_fault_is_refused_with_its_path(change: Callable[[Table], N
     [
         pytest.param(in_blockwise("element", "F8"), f"contract[1] ({BLOCKWISE}).element", "F8", id="element"),
         pytest.param(in_blockwise("reference_dequant", "nobody"), f"contract[1] ({BLOCKWISE}).reference_dequant", "nobody", id="dequant"),
-        pytest.param(in_blockwise("unproved", ["vibes"]), f"contract[1] ({BLOCKWISE}).unproved", "vibes", id="unproved"),
+        pytest.param(in_blockwise("not_provable", ["vibes"]), f"contract[1] ({BLOCKWISE}).not_provable", "vibes", id="not_provable"),
         pytest.param(
             in_blockwise("floors", {"fp8-w8a16": 0}), f"contract[1] ({BLOCKWISE}).floors.fp8-w8a16", "none", id="silent-zero-floor"
         ),
-        pytest.param(in_blockwise("dense", {"matrix_dtypes": ["bf16"]}), f"contract[1] ({BLOCKWISE}).dense", "bf16", id="dense-dtype"),
+        pytest.param(
+            in_blockwise("unquantized", {"matrix_dtypes": ["bf16"]}),
+            f"contract[1] ({BLOCKWISE}).unquantized",
+            "bf16",
+            id="unquantized-dtype",
+        ),
         pytest.param(in_blockwise("handle", "HF.fp8-blockwise@1"), "contract[1] (HF.fp8-blockwise@1).handle", "lower case", id="handle"),
         pytest.param(in_blockwise("handle", "plain.bf16@1"), "contract[1] (plain.bf16@1).handle", "listed twice", id="duplicate-handle"),
         pytest.param(
@@ -136,7 +141,7 @@ def test_a_structural_fault_is_refused_with_its_path(change: Callable[[Table], N
             lambda t: contract(t, BLOCKWISE)["form"][0]["tensors"]["scale"].update(name="{module}.weight_wobble"),
             f"contract[1] ({BLOCKWISE}).form.matrix.tensors.scale.name",
             "weight_wobble",
-            id="sidecar-without-a-leaf",
+            id="sidecar-without-a-sidecar",
         ),
         pytest.param(
             lambda t: contract(t, BLOCKWISE)["form"][0]["tensors"]["weight"].update(name="weight"),
@@ -186,12 +191,12 @@ def test_several_structural_faults_are_all_listed(tmp_path: Path) -> None:
     def change(tables: Table) -> None:
         tables["contract"][0]["colour"] = "blue"
         tables["contract"][1]["block"] = [128]
-        tables["leaf"][2].pop("role")
+        tables["sidecar"][2].pop("role")
         tables["payload"][1]["used_by"] = 5
         tables["surprise"] = 1
 
     found = problems(changed(small(), change))
-    for path in ("contract[0]", "contract[1].block", "leaf[2]", "payload[1].used_by", "surprise"):
+    for path in ("contract[0]", "contract[1].block", "sidecar[2]", "payload[1].used_by", "surprise"):
         assert sum(problem.startswith(f"r.toml: {path}") for problem in found) == 1, found
     assert len(found) == 5
 
@@ -199,7 +204,7 @@ def test_several_structural_faults_are_all_listed(tmp_path: Path) -> None:
 def test_several_other_faults_are_all_listed() -> None:
     def change(tables: Table) -> None:
         first, second = tables["contract"]
-        first.update(element="BF17", floors={}, unproved=["vibes", "hunches"])
+        first.update(element="BF17", floors={}, not_provable=["vibes", "hunches"])
         second.update(reference_dequant="nobody", floors={"fp8-w8a16": 0, "fp8-w8a32": -1})
 
     found = problems(changed(small(), change))
@@ -232,25 +237,25 @@ def test_the_shipped_registry_has_no_two_names_for_one_layout() -> None:
     assert not digest_clashes({handle: registry.digest(handle) for handle in registry.contracts})
 
 
-# Every word of the registry is used: a leaf that no contract has and no trap needs would be dead weight, or a misspelling.
+# Every word of the registry is used: a sidecar that no contract has and no trap needs would be dead weight, or a misspelling.
 
 
 def test_every_sidecar_of_every_contract_has_a_leaf_and_every_other_leaf_says_who_uses_it() -> None:
     registry = load_registry()
     named = {
-        leaf.suffix
+        sidecar.suffix
         for contract in registry.contracts.values()
         for form in contract.form
         for role, tensor in form.tensors.items()
         if role != "weight"
-        for leaf in registry.leaves
-        if tensor.suffix.endswith(leaf.suffix) or f".{tensor.name}".endswith(leaf.suffix)
+        for sidecar in registry.sidecars
+        if tensor.suffix.endswith(sidecar.suffix) or f".{tensor.name}".endswith(sidecar.suffix)
     }
-    beside_contracts = {leaf.suffix for leaf in registry.leaves} - named
+    beside_contracts = {sidecar.suffix for sidecar in registry.sidecars} - named
     # In no contract of ours, and in published trees: each would otherwise pass as an ordinary parameter.
     assert beside_contracts == {"_scales_inv", ".weight_zero_point", ".k_scale", ".v_scale"}
-    assert all(leaf.used_by.strip() for leaf in registry.leaves)
-    assert len({leaf.suffix for leaf in registry.leaves}) == len(registry.leaves)
+    assert all(sidecar.used_by.strip() for sidecar in registry.sidecars)
+    assert len({sidecar.suffix for sidecar in registry.sidecars}) == len(registry.sidecars)
 
 
 def test_every_payload_name_is_a_contracts_primary_tensor() -> None:
@@ -260,9 +265,9 @@ def test_every_payload_name_is_a_contracts_primary_tensor() -> None:
 
 
 def test_every_word_for_what_is_not_proved_is_used_and_known() -> None:
-    used = {word for contract in load_registry().contracts.values() for word in contract.unproved}
-    assert used == set(UNPROVED)
-    assert all("values" in contract.unproved for contract in load_registry().contracts.values())
+    used = {word for contract in load_registry().contracts.values() for word in contract.not_provable}
+    assert used == set(NOT_PROVABLE)
+    assert all("values" in contract.not_provable for contract in load_registry().contracts.values())
 
 
 def test_every_reference_dequant_is_used_and_every_shipped_contract_has_one() -> None:
@@ -274,7 +279,7 @@ def test_every_reference_dequant_is_used_and_every_shipped_contract_has_one() ->
 
 
 def test_no_edge_joins_two_quantized_contracts() -> None:
-    """Blockwise and rowwise are producible from a dense source, and never convertible into each other."""
+    """Blockwise and rowwise are producible from an unquantized source, and never convertible into each other."""
     registry = load_registry()
     for edge in registry.conversions:
         for source in edge.source:
@@ -285,7 +290,7 @@ def test_no_edge_joins_two_quantized_contracts() -> None:
 
 def test_the_judgement_sees_what_the_structure_let_through() -> None:
     parsed = parse_registry(SHIPPED_TEXT)
-    content = RegistryFile(schema=1, contract=tuple(parsed.contracts.values()), leaf=(), payload=parsed.payloads)
+    content = RegistryFile(schema=1, contract=tuple(parsed.contracts.values()), sidecar=(), payload=parsed.payloads)
     found = faults(content)
-    assert any("no [[leaf]] describes" in fault for fault in found)
+    assert any("no [[sidecar]] describes" in fault for fault in found)
     assert any("reference_dequant" in fault for fault in found)

@@ -49,7 +49,7 @@ def test_accepted(tmp_path: Path) -> None:
     assert each["contract"] == {"handle": BLOCKWISE, "digest": load_registry().digest(BLOCKWISE)}
     assert each["violations"] == []
     assert each["proved"]
-    assert any("direction" in statement["statement"] for statement in each["unproved"])
+    assert any("direction" in statement["statement"] for statement in each["not_provable"])
     assert any("absent" in note for note in each["notes"])  # the exclusion that matches no tensor
 
 
@@ -61,7 +61,7 @@ def test_units_hold_their_facts(tmp_path: Path) -> None:
         "form": "matrix",
         "dtype": "F8_E4M3",
         "shape": [256, 384],
-        "scale_leaf": "_scale_inv",
+        "scale_name": "_scale_inv",
         "scale_dtype": "F32",
         "grid": [2, 3],
         "block": [128, 128],
@@ -90,10 +90,10 @@ def test_counts_by_prefix_and_by_grid(tmp_path: Path) -> None:
         "tensors": 8,
         "units": 4,
         "multi_token_prediction": 1,
-        "dense": 0,
-        "dense_dtypes": [],
+        "unquantized": 0,
+        "unquantized_dtypes": [],
     }
-    assert prefixes["lm_head"]["dense_dtypes"] == ["BF16"]
+    assert prefixes["lm_head"]["unquantized_dtypes"] == ["BF16"]
     assert sum(row["tensors"] for row in each["prefixes"]) == each["checkpoint"]["tensors"] == 12
     assert sum(row["units"] for row in each["grids"]) == len(each["units"])
     assert each["grids"][0]["units"] == 3  # the most frequent first

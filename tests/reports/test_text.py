@@ -104,9 +104,9 @@ def test_the_last_line_explains_each_code_once(tmp_path: Path) -> None:
 def test_what_was_proved_and_what_not(tmp_path: Path) -> None:
     text = text_of(accepted(tmp_path / "tree"))
     assert any("tiled" in line for line in section(text, "proved from headers"))
-    unproved = section(text, "not shown by headers")
-    assert any("NaN" in line for line in unproved)
-    assert any(line.endswith(": model.layers.0.k_proj.weight") for line in unproved)  # the unit with a square grid
+    not_provable = section(text, "not shown by headers")
+    assert any("NaN" in line for line in not_provable)
+    assert any(line.endswith(": model.layers.0.k_proj.weight") for line in not_provable)  # the unit with a square grid
     assert any("absent" in line for line in section(text, "notes"))
     refusal = text_of(refused(tmp_path / "bad"))
     assert "proved from headers" not in refusal
@@ -147,9 +147,9 @@ tree
   tensors   3 in 1 shard, 98.9 kB, of which {read} were read
   units     1
 
-  prefix        tensors  units  dense  dense dtypes
-  model.layers        2      1      -
-  model.norm          1      -      1  BF16
+  prefix        tensors  units  unquantized  unquantized dtypes
+  model.layers        2      1            -
+  model.norm          1      -            1  BF16
 
   weight              scale       units
   F8_E4M3 [256, 384]  F32 [2, 3]      1
@@ -177,9 +177,9 @@ tree
     found     [3, 2]: the transposed grid
     remedy    Take weight and scale from one export; a scale is never reshaped.
 
-  prefix        tensors  units  dense  dense dtypes
-  model.layers        2      -      -
-  model.norm          1      -      1  BF16
+  prefix        tensors  units  unquantized  unquantized dtypes
+  model.layers        2      -            -
+  model.norm          1      -            1  BF16
 
   tensorhub explain scale-grid-transposed
 """

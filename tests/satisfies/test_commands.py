@@ -23,9 +23,9 @@ from tests.support.hub_records import (
     BF16,
     BLOCKWISE,
     CONFIG,
-    DENSE,
     FP8,
     TRANSPOSED,
+    UNQUANTIZED,
     lanes_document,
     usual_lanes,
     valid,
@@ -138,10 +138,10 @@ def test_the_digest_of_headers_tells_checkpoints_apart_and_not_values(tmp_path: 
 def test_a_pipeline_is_recorded_by_its_components_and_one_alone_on_demand(tmp_path: Path) -> None:
     root = write_pipeline(tmp_path / "pipeline")
     both = valid("artifact", tensorhub("artifact", root, "--output", "json").out)
-    assert [(each["component"], each["contract"]) for each in both["components"]] == [("transformer", BLOCKWISE), ("vae", DENSE)]
+    assert [(each["component"], each["contract"]) for each in both["components"]] == [("transformer", BLOCKWISE), ("vae", UNQUANTIZED)]
     alone = valid("artifact", tensorhub("artifact", root, "--component", "vae", "--output", "json").out)
     assert alone["components"] == both["components"][1:]
-    assert read_artifact(json.dumps(both)).components[1].contract == DENSE
+    assert read_artifact(json.dumps(both)).components[1].contract == UNQUANTIZED
 
 
 def test_a_refused_checkpoint_has_no_record_and_its_reasons_go_to_standard_error(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_the_text_of_a_verdict_says_what_was_chosen_and_what_was_passed(record: 
 
 
 def test_the_text_of_a_refusal_says_each_violation_and_the_nearest(record: Path, image: Path) -> None:
-    run = tensorhub("satisfies", record, "--image", image, "--accept", DENSE)
+    run = tensorhub("satisfies", record, "--image", image, "--accept", UNQUANTIZED)
     assert (run.code, run.err) == (1, "")
     lines = run.out.splitlines()
     assert lines[0] == "REFUSED  contract-not-accepted"
@@ -241,8 +241,8 @@ def test_options_reach_the_comparison(record: Path, image: Path) -> None:
     assert lane("--lane", STORED_COMPILED) == STORED_COMPILED
     assert lane("--lane", STORED_COMPILED, "--lane", STORED_COMPILED) == STORED_COMPILED
     assert lane("--lane", f"={STORED_COMPILED}") == STORED_COMPILED, "the empty name is the root"
-    assert lane("--accept", DENSE, "--accept", BLOCKWISE) == STORED
-    assert lane("--accept", DENSE, "--accept", f"={BLOCKWISE}") == STORED
+    assert lane("--accept", UNQUANTIZED, "--accept", BLOCKWISE) == STORED
+    assert lane("--accept", UNQUANTIZED, "--accept", f"={BLOCKWISE}") == STORED
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_options_reach_the_comparison(record: Path, image: Path) -> None:
         (["--accept", ""], "handle-malformed"),
         (["--lane", "fp8+eager"], "lane-malformed"),
         (["--accept", "vae=plain.bf16@1"], "component-unknown"),
-        (["--accept", DENSE], "contract-not-accepted"),
+        (["--accept", UNQUANTIZED], "contract-not-accepted"),
         (["--lane", "bf16"], "lane-unavailable"),
         (["--lane", FAST_LANE, "--sm", "89"], "floor-unmet"),
         (["--lane", FAST_LANE], "floor-unmet"),
@@ -273,13 +273,22 @@ def test_a_refusal_is_a_problem_and_exit_code_1(record: Path, image: Path, optio
 
 def test_options_for_components(tmp_path: Path, image: Path) -> None:
     root = write_pipeline(tmp_path / "pipeline")
-    options = ["--accept", DENSE, "--accept", f"transformer={BLOCKWISE}", "--lane", f"transformer={STORED_COMPILED}", "--lane", "bf16"]
+    options = [
+        "--accept",
+        UNQUANTIZED,
+        "--accept",
+        f"transformer={BLOCKWISE}",
+        "--lane",
+        f"transformer={STORED_COMPILED}",
+        "--lane",
+        "bf16",
+    ]
     verdict = answer(root, "--image", image, *options)
     lanes = {each["component"]: each["lane"] for each in verdict["components"]}
     assert lanes == {"transformer": STORED_COMPILED, "vae": "bf16-w16a16+eager"}
     problem = answer(root, "--image", image, "--accept", "vae=plain.f16@1", "--lane", "transformer=bf16", code=1)
     assert codes(problem) == [("contract-not-accepted", "vae"), ("lane-unavailable", "transformer")]
-    assert problem["nearest"] == DENSE
+    assert problem["nearest"] == UNQUANTIZED
     text = tensorhub("satisfies", root, "--image", image, "--lane", "transformer=bf16")
     assert " of transformer" in text.out
 
@@ -366,7 +375,7 @@ def test_an_image_without_lanes_refuses_everything(record: Path, image: Path) ->
 
 def test_a_refused_checkpoint_is_refused_before_it_is_compared(tmp_path: Path, image: Path) -> None:
     folder = write_checkpoint(tmp_path / "transposed", TRANSPOSED, config=CONFIG)
-    problem = answer(folder, "--image", image, "--accept", DENSE, "--lane", "bf16", code=1)
+    problem = answer(folder, "--image", image, "--accept", UNQUANTIZED, "--lane", "bf16", code=1)
     assert problem["code"] == "scale-grid-transposed"
     assert problem["nearest"] == BLOCKWISE
     assert not {"contract-not-accepted", "lane-unavailable"} & {code for code, _ in codes(problem)}
@@ -421,7 +430,7 @@ def test_a_record_an_inspection_and_a_list_of_one_have_one_verdict(checkpoint: P
 def test_inspections_of_components_are_a_pipeline(tmp_path: Path, lanes: ImageLanes) -> None:
     root = write_pipeline(tmp_path / "pipeline")
     inspections = [inspect(root, component=name) for name in ("vae", "transformer")]
-    verdict = satisfies(inspections, lanes, Demand(accept={"*": (DENSE,), "transformer": (BLOCKWISE,)}))
+    verdict = satisfies(inspections, lanes, Demand(accept={"*": (UNQUANTIZED,), "transformer": (BLOCKWISE,)}))
     assert [each.component for each in verdict.components] == ["vae", "transformer"]
 
 

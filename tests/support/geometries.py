@@ -126,7 +126,7 @@ def _qwen_visual(prefix: str) -> Iterator[Tensor]:
 def qwen38_27b_exclusions() -> Iterator[str]:
     """Yield 882 entries. The number is published, and that norms and conv1d are among them; which entries they are is inferred.
 
-    All 530 modules with a dense weight, and the 352 of the text layers once more under the name that the text model alone gives them.
+    All 530 modules with an unquantized weight, and the 352 of the text layers once more under the name that the text model gives them.
     """
     weights = [name for name, dtype, _ in qwen38_27b_tensors() if name.endswith(".weight") and dtype == "BF16"]
     modules = [name.removesuffix(".weight") for name in weights]
@@ -136,11 +136,11 @@ def qwen38_27b_exclusions() -> Iterator[str]:
             yield module.replace("model.language_model.", "model.", 1)
 
 
-# DeepSeek-V3: 61 layers, the first 3 dense, and layer 61 for multi-token prediction.
+# DeepSeek-V3: 61 layers, the first 3 unquantized, and layer 61 for multi-token prediction.
 
 
 def deepseek_v3_tensors() -> Iterator[Tensor]:
-    """Yield 91,991 tensors: 45,808 units of two tensors and 375 dense ones."""
+    """Yield 91,991 tensors: 45,808 units of two tensors and 375 unquantized ones."""
     yield from _dense("model.embed_tokens.weight", 129280, 7168)
     for layer in range(62):
         prefix = f"model.layers.{layer}"

@@ -15,7 +15,7 @@ from tensorhub_contracts.registry.registry import load_registry
 from tensorhub_contracts.reports.schemas import json_schema
 from tests.support.checkpoint_files import Tensors, write_checkpoint
 
-BLOCKWISE, DENSE = "hf.fp8-blockwise@1", "plain.bf16@1"
+BLOCKWISE, UNQUANTIZED = "hf.fp8-blockwise@1", "plain.bf16@1"
 CONFIG = {"quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128], "activation_scheme": "dynamic"}}
 FP8: Tensors = {"blocks.0.to_q.weight": ("F8_E4M3", (256, 384)), "blocks.0.to_q.weight_scale_inv": ("F32", (2, 3))}
 TRANSPOSED: Tensors = {**FP8, "blocks.0.to_q.weight_scale_inv": ("F32", (3, 2))}
@@ -55,7 +55,7 @@ def usual_lanes() -> dict[str, Any]:
     return lanes_document(
         entry(BLOCKWISE, "acme.fast:Fast", ["fp8-w8a8-dynamic+compiled"], 90, composes=False),
         entry(BLOCKWISE, "acme.store:Store", ["fp8-w8a16+eager", "fp8-w8a16+compiled"]),
-        entry(DENSE, "acme.dense:Dense", ["bf16-w16a16+eager"]),
+        entry(UNQUANTIZED, "acme.unquantized:Unquantized", ["bf16-w16a16+eager"]),
     )
 
 

@@ -77,7 +77,7 @@ scale_direction = "multiply"
 evidence = "code"
 reference_dequant = "none"
 floors = {{ {floors} }}
-unproved = ["scale-direction", "values"]
+not_provable = ["scale-direction", "values"]
 source = "A test."
 
 [[contract.form]]

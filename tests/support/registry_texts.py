@@ -19,7 +19,7 @@ def shipped() -> Table:
 
 
 def small() -> Table:
-    """Return a registry of one dense and one quantized contract, with everything that they refer to."""
+    """Return a registry of one unquantized and one quantized contract, with everything that they refer to."""
     tables = shipped()
     kept = {"plain.bf16@1", "hf.fp8-blockwise@1"}
     tables["contract"] = [each for each in tables["contract"] if each["handle"] in kept]

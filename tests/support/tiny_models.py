@@ -56,26 +56,26 @@ _DECLARATION: Mapping[str, Any] = {
 
 
 def dense_llama(folder: Path) -> Path:
-    """Write a dense BF16 Llama of two layers; return `folder`."""
+    """Write an unquantized BF16 Llama of two layers; return `folder`."""
     _built(lambda: LlamaForCausalLM(LlamaConfig(**_SIZES))).save_pretrained(folder)
     return folder
 
 
 def dense_qwen3_moe(folder: Path) -> Path:
-    """Write a dense BF16 Qwen3-MoE of two layers with four experts, one matrix for each expert on disk; return `folder`."""
+    """Write an unquantized BF16 Qwen3-MoE of two layers with four experts, one matrix for each expert on disk; return `folder`."""
     config = Qwen3MoeConfig(**_SIZES, moe_intermediate_size=160, num_experts=4, num_experts_per_tok=2, decoder_sparse_step=1)
     _built(lambda: Qwen3MoeForCausalLM(config)).save_pretrained(folder)
     return folder
 
 
 def dense_qwen3(folder: Path) -> Path:
-    """Write a dense BF16 Qwen3 of two layers, with norms of queries and keys; return `folder`."""
+    """Write an unquantized BF16 Qwen3 of two layers, with norms of queries and keys; return `folder`."""
     _built(lambda: Qwen3ForCausalLM(Qwen3Config(**_SIZES))).save_pretrained(folder)
     return folder
 
 
 def dense_qwen3_next(folder: Path) -> Path:
-    """Write a dense BF16 Qwen3-Next of four layers, three of them with linear attention; return `folder`."""
+    """Write an unquantized BF16 Qwen3-Next of four layers, three of them with linear attention; return `folder`."""
     linear = {"linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 48, "linear_value_head_dim": 48}
     experts = {"moe_intermediate_size": 160, "shared_expert_intermediate_size": 160, "num_experts": 4, "num_experts_per_tok": 2}
     config = Qwen3NextConfig(**{**_SIZES, "num_hidden_layers": 4}, **linear, **experts)
@@ -84,7 +84,7 @@ def dense_qwen3_next(folder: Path) -> Path:
 
 
 def dense_deepseek_v3(folder: Path) -> Path:
-    """Write a dense BF16 DeepSeek-V3 of two layers whose kv_a projection has 576 rows, as the published one; return `folder`."""
+    """Write an unquantized BF16 DeepSeek-V3 of two layers whose kv_a projection has 576 rows, as the published one; return `folder`."""
     latent = {"q_lora_rank": 96, "kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 64, "v_head_dim": 64}
     experts = {"moe_intermediate_size": 160, "n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 2, "topk_group": 1}
     sizes = {**_SIZES, "hidden_size": 256, "num_key_value_heads": 4}
@@ -95,7 +95,7 @@ def dense_deepseek_v3(folder: Path) -> Path:
 
 
 def fp8(write_dense: Callable[[Path], Path], folder: Path, scale_dtype: torch.dtype = torch.float32) -> Path:
-    """Write one of the dense models in block FP8, in one file; return `folder`."""
+    """Write one of the unquantized models in block FP8, in one file; return `folder`."""
     return _quantized(write_dense, folder, scale_dtype, shards=1)
 
 
@@ -171,8 +171,8 @@ def _quantized(write_dense: Callable[[Path], Path], folder: Path, scale_dtype: t
     folder.mkdir(parents=True, exist_ok=True)
     tensors: dict[str, torch.Tensor] = {}
     excluded = []
-    with tempfile.TemporaryDirectory() as dense:
-        source = write_dense(Path(dense))
+    with tempfile.TemporaryDirectory() as unquantized:
+        source = write_dense(Path(unquantized))
         for name, tensor in load_file(source / "model.safetensors").items():
             if name.endswith(("_proj.weight", "_proj_with_mqa.weight")):
                 tensors[name], tensors[f"{name}_scale_inv"] = quantize(tensor, scale_dtype)

@@ -63,7 +63,7 @@ def stacked_unit(parameter: str, *shape: int, scale: str = "F32") -> Tree:
 
 
 def bf16(name: str, *shape: int) -> Tree:
-    """Return one dense tensor."""
+    """Return one unquantized tensor."""
     return {name: ("BF16", shape)}
 
 
@@ -96,7 +96,7 @@ def assert_accepted(inspection: Inspection, contract: str, units: Mapping[str, t
     assert inspection.digest is not None
     assert inspection.digest.startswith("sha256:")
     assert inspection.proved
-    assert inspection.unproved
+    assert inspection.not_provable
     if isinstance(units, int):
         assert len(inspection.layouts) == units
     elif units is not None:

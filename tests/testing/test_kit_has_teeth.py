@@ -176,7 +176,7 @@ element = "F8_E4M3"
 evidence = "code"
 reference_dequant = "none"
 floors = { "fp8-w8a16" = "none" }
-unproved = ["values"]
+not_provable = ["values"]
 source = "Made up."
 [[contract.form]]
 name = "matrix"

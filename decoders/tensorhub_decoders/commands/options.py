@@ -18,10 +18,10 @@ from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.inspection.inspector import inspect
 from tensorhub_contracts.inspection.result import Inspection
 from tensorhub_contracts.reports.printable import printable
-from tensorhub_decoders.converting.convert import OutputError
+from tensorhub_decoders.converting.output_errors import OutputError
 
 if TYPE_CHECKING:
-    from tensorhub_decoders.converting.convert import Converted
+    from tensorhub_decoders.converting.convert import ConversionResult
 
 
 def require_torch(command: str) -> None:
@@ -46,12 +46,14 @@ def inspect_source(path: Path, component: str) -> Inspection:
     if not component and path.is_dir() and (names := weight_components(path)):
         found = f"a pipeline with the components {', '.join(names)}"
         remedy = "Pick one with --component NAME; to convert weights that lie in its root, give their file as SRC."
-        raise Refusal([Violation("component-required", str(path), "one component of a pipeline", found, remedy)])
+        raise Refusal(
+            [Violation(code="component-required", object=str(path), expected="one component of a pipeline", found=found, remedy=remedy)]
+        )
     with progress_bar("reading headers") as progress:
         return inspect(path, component, progress=progress).require()
 
 
-def carry_out(words: str, conversion: Callable[[Callable[[int, int], None] | None], Converted]) -> Converted:
+def apply(words: str, conversion: Callable[[Callable[[int, int], None] | None], ConversionResult]) -> ConversionResult:
     """Run a conversion with a bar on a terminal; what the operating system refuses is said, and ends the command with a 3."""
     try:
         with progress_bar(words, in_bytes=True) as progress:

@@ -1,4 +1,4 @@
-"""`tensorhub produce`: quantize a dense checkpoint."""
+"""`tensorhub produce`: quantize an unquantized checkpoint."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 from tensorhub_contracts.commands.outputs import Output, chosen_outputs, output_option
 from tensorhub_contracts.errors import Refusal
 from tensorhub_contracts.reports.printable import printable
-from tensorhub_decoders.commands.options import carry_out, component_option, inspect_source, require_torch
+from tensorhub_decoders.commands.options import apply, component_option, inspect_source, require_torch
 from tensorhub_decoders.commands.report import announce, make_report, report_refusal, write_report
 from tensorhub_decoders.converting.choose_matrices import vocabulary_matrices
 from tensorhub_decoders.converting.produce import PRODUCED, plan_production, produce
@@ -20,7 +20,7 @@ from tensorhub_decoders.converting.produce import PRODUCED, plan_production, pro
 @click.argument("destination", metavar="DST", type=click.Path(path_type=Path))
 @click.option("--contract", required=True, type=click.Choice(PRODUCED), help="The contract that DST is to be in.")
 @click.option(
-    "--skip", multiple=True, metavar="PATTERN", help="Leave the matrices dense whose names match, as in '*embed*'. May be repeated."
+    "--skip", multiple=True, metavar="PATTERN", help="Leave the matrices unquantized whose names match, as in '*embed*'. May be repeated."
 )
 @click.option("--only", multiple=True, metavar="PATTERN", help="Quantize no matrix but those whose names match. May be repeated.")
 @component_option("Quantize")
@@ -34,10 +34,10 @@ def command(
     component: str,
     outputs: tuple[Output, ...],
 ) -> None:
-    """Quantize the dense checkpoint SRC, and write it to the new folder DST.
+    """Quantize the unquantized checkpoint SRC, and write it to the new folder DST.
 
     Every matrix *.weight is quantized, and for hf.fp8-blockwise@1 every stack of experts, but for what --skip and --only
-    leave out: nothing is left dense by default, not even an embedding. A checkpoint that is in the contract already keeps
+    leave out: nothing is left unquantized by default, not even an embedding. A checkpoint that is in the contract already keeps
     its units byte for byte, and --only says what else is quantized.
 
     Of a pipeline, one component is converted, and DST is the pipeline with copies of the others.
@@ -53,9 +53,9 @@ def command(
         production = plan_production(inspected, contract, skip, only)
         announce("quantizing", production.plan.steps("quantize"))
         for name in vocabulary_matrices(production.chosen, inspected):
-            note = f"note: {name} looks like an embedding or an output head; most releases keep it dense, with --skip"
+            note = f"note: {name} looks like an embedding or an output head; most releases keep it unquantized, with --skip"
             click.echo(printable(note), err=True)
-        produced = carry_out("quantizing", lambda progress: produce(inspected, production, destination, progress))
+        produced = apply("quantizing", lambda progress: produce(inspected, production, destination, progress))
     except Refusal as refusal:
         report_refusal(outputs, refusal)
         return

@@ -21,7 +21,7 @@ from tensorhub_contracts.reports.printable import printable
 from tensorhub_contracts.reports.summary import size_in_words
 
 if TYPE_CHECKING:
-    from tensorhub_decoders.converting.convert import Converted
+    from tensorhub_decoders.converting.convert import ConversionResult
     from tensorhub_decoders.converting.plan import ConversionPlan, Step
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
@@ -51,7 +51,7 @@ class Report(msgspec.Struct, frozen=True):
     quantized: tuple[str, ...]
     decoded: tuple[str, ...]
     cast: tuple[str, ...]
-    units_passed_through: int
+    units_kept: int
     copied_tensors: int
     bytes_before: int
     bytes_after: int
@@ -62,7 +62,7 @@ class Report(msgspec.Struct, frozen=True):
     files_not_copied: tuple[File, ...]
 
 
-def make_report(source: Inspection, plan: ConversionPlan, converted: Converted, destination: str) -> Report:
+def make_report(source: Inspection, plan: ConversionPlan, converted: ConversionResult, destination: str) -> Report:
     """Return the report of a conversion that was carried out."""
     before, found = source.checkpoint, converted.inspection.checkpoint
     assert before is not None  # proved contracts have one
@@ -80,7 +80,7 @@ def make_report(source: Inspection, plan: ConversionPlan, converted: Converted, 
         quantized=names["quantize"],
         decoded=names["decode"],
         cast=names["cast"],
-        units_passed_through=source.unit_count if source.contract == converted.inspection.contract else 0,
+        units_kept=source.unit_count if source.contract == converted.inspection.contract else 0,
         copied_tensors=len(names["copy"]),
         bytes_before=before.payload_bytes,
         bytes_after=plan.total_size,
@@ -131,8 +131,8 @@ def _lines(report: Report) -> Iterator[str]:
     yield f"  headers   {report.headers}"
     changed = {"quantized": report.quantized, "decoded": report.decoded, "cast": report.cast}
     yield from (f"  {what:<9} {_tensors(len(names))}" for what, names in changed.items() if names)
-    if report.units_passed_through:
-        yield f"  passed    {report.units_passed_through:,} units that were there already, byte for byte"
+    if report.units_kept:
+        yield f"  passed    {report.units_kept:,} units that were there already, byte for byte"
     yield f"  copied    {_tensors(report.copied_tensors)}, byte for byte"
     shards = "1 shard" if report.shards == 1 else f"{report.shards:,} shards"
     resumed = f", {report.shards_resumed:,} of them from an earlier run" if report.shards_resumed else ""

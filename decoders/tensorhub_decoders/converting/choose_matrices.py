@@ -1,4 +1,4 @@
-"""Which dense matrices are going to be quantized: what the caller's patterns say, and nothing by default."""
+"""Which unquantized matrices are going to be quantized: what the caller's patterns say, and nothing by default."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _VOCABULARY: Final = re.compile(r"(.*\.)?(lm_head|embed\w*|\w*embeddings?|wte|wp
 
 
 def choose_matrices(inspection: Inspection, contract: Contract, skip: Sequence[str], only: Sequence[str]) -> dict[str, Geometry]:
-    """Return the dense tensors that become units of `contract`, in the order of the headers.
+    """Return the unquantized tensors that become units of `contract`, in the order of the headers.
 
     Candidates are the matrices `*.weight` of rank 2 and, for a contract that scales blocks, stacks of rank 3 with a
     bare name. Of these, the names that match one of `only`, if there is any, and none of `skip`. Raises `Refusal`:
@@ -27,15 +27,22 @@ def choose_matrices(inspection: Inspection, contract: Contract, skip: Sequence[s
     groups = inspection.require().groups
     assert groups is not None  # a proved contract has them
     stacks = contract.block is not None
-    candidates = {name: geometry for name, geometry in groups.dense.items() if _is_candidate(name, geometry, stacks)}
+    candidates = {name: geometry for name, geometry in groups.unquantized.items() if _is_candidate(name, geometry, stacks)}
     every = inspection.checkpoint.shard_of if inspection.checkpoint is not None else {}
     _require_matches("--only", only, candidates, "a matrix that can be quantized")
     _require_matches("--skip", skip, every, "a tensor of the checkpoint")
     chosen = {name: geometry for name, geometry in candidates.items() if (not only or _matches(name, only)) and not _matches(name, skip)}
     if not chosen:
-        found = f"{len(candidates):,} that could be, none of them chosen" if candidates else "no dense matrix that is not quantized already"
+        found = (
+            f"{len(candidates):,} that could be, none of them chosen"
+            if candidates
+            else "no unquantized matrix that is not quantized already"
+        )
         remedy = "Choose some with other patterns; there is nothing to write."
-        raise Refusal([Violation("nothing-to-convert", inspection.path, "a matrix to quantize", found, remedy)], nearest=contract.handle)
+        raise Refusal(
+            [Violation(code="nothing-to-convert", object=inspection.path, expected="a matrix to quantize", found=found, remedy=remedy)],
+            nearest=contract.handle,
+        )
     _require_alignment(chosen, contract)
     return chosen
 
@@ -66,18 +73,23 @@ def _require_matches(option: str, patterns: Sequence[str], names: Mapping[str, o
     remedy = "Correct the pattern; it is matched against whole names of tensors, as in model.layers.*.mlp.*.weight."
     unmatched = [pattern for pattern in patterns if not any(fnmatchcase(name, pattern) for name in names)]
     if unmatched:
-        raise Refusal([Violation("pattern-unmatched", f"{option} {each}", what, "no such name", remedy) for each in unmatched])
+        raise Refusal(
+            [
+                Violation(code="pattern-unmatched", object=f"{option} {each}", expected=what, found="no such name", remedy=remedy)
+                for each in unmatched
+            ]
+        )
 
 
 def _require_alignment(chosen: Mapping[str, Geometry], contract: Contract) -> None:
     multiple = contract.multiple_of.get("in", 1)
     violations = [
         Violation(
-            "weight-alignment",
-            name,
-            f"in a multiple of {multiple}",
-            f"in = {geometry.shape[-1]} of {write_shape(geometry.shape)}",
-            f"Leave it dense with --skip {name}, or with a pattern that matches it.",
+            code="weight-alignment",
+            object=name,
+            expected=f"in a multiple of {multiple}",
+            found=f"in = {geometry.shape[-1]} of {write_shape(geometry.shape)}",
+            remedy=f"Leave it unquantized with --skip {name}, or with a pattern that matches it.",
         )
         for name, geometry in chosen.items()
         if geometry.shape[-1] % multiple

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
-from tensorhub_contracts.checkpoints.files import lies_there, recognize
+from tensorhub_contracts.checkpoints.files import exists_or_dangles, recognize
 from tensorhub_contracts.checkpoints.pipeline import component_folder, weight_components
 from tensorhub_contracts.checkpoints.read import read_checkpoint
 from tensorhub_contracts.errors import Refusal, Violation
@@ -70,7 +70,7 @@ def other_components(checkpoint: Checkpoint) -> Others:
     `Refusal` with everything that is missing or broken in them: what is written would not be a whole pipeline.
     """
     root, own = Path(checkpoint.path), checkpoint.component
-    if not own or not lies_there(root / MODEL_INDEX):
+    if not own or not exists_or_dangles(root / MODEL_INDEX):
         return {}
     found: dict[str, Checkpoint | None] = {each.name: None for each in sorted(root.iterdir()) if _is_component(root, each.name)}
     violations: list[Violation] = []

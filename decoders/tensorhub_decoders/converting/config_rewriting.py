@@ -17,15 +17,15 @@ _EXPERTS: Final = re.compile(r"(.+\.experts)\.")
 
 
 def declare_blockwise(
-    config: Mapping[str, Any], dense: Mapping[str, Geometry], units: Collection[str], converted: Collection[str]
+    config: Mapping[str, Any], unquantized: Mapping[str, Geometry], units: Collection[str], converted: Collection[str]
 ) -> dict[str, Any]:
     """Return a configuration that declares `hf.fp8-blockwise@1`.
 
-    `dense` are the tensors that stay as they are, `units` the weights that are quantized in the end, and `converted` those of
+    `unquantized` are the tensors that stay as they are, `units` the weights that are quantized in the end, and `converted` those of
     them that have just become so. A declaration that is there already stays, in its place, but for its lists of modules:
-    entries that cover a converted weight are replaced by the modules that they covered and that stay dense.
+    entries that cover a converted weight are replaced by the modules that they covered and that stay unquantized.
     """
-    modules = dense_modules(config, dense, units)
+    modules = unquantized_modules(config, unquantized, units)
     if not any(isinstance(place.get("quantization_config"), Mapping) for place in _places(config)):
         block = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
         return {**config, "quantization_config": {**block, _LIST: modules}}
@@ -40,14 +40,14 @@ def declare_blockwise(
     return _replaced(config, with_lists)
 
 
-def dense_modules(config: Mapping[str, Any], dense: Mapping[str, Geometry], units: Collection[str]) -> list[str]:
+def unquantized_modules(config: Mapping[str, Any], unquantized: Mapping[str, Geometry], units: Collection[str]) -> list[str]:
     """Return the modules that a loader has to leave alone: it makes every linear layer that is not listed a quantized one.
 
     These are the matrices `*.weight` of rank 2; the module that holds experts, if none of them is quantized; and an
     output head that has no tensor of its own because it shares the embedding's.
     """
     found: dict[str, None] = {}
-    for name, geometry in dense.items():
+    for name, geometry in unquantized.items():
         experts = _EXPERTS.match(name)
         if experts and len(geometry.shape) in (2, 3) and not any(unit.startswith(f"{experts[1]}.") for unit in units):
             found[experts[1]] = None
@@ -57,7 +57,7 @@ def dense_modules(config: Mapping[str, Any], dense: Mapping[str, Geometry], unit
     places = (config, text_config if isinstance(text_config, Mapping) else {})
     predicts = any("vocab_size" in place for place in places)
     tied = all(place.get("tie_word_embeddings") is not False for place in places)
-    if predicts and tied and not any(name.endswith("lm_head.weight") for name in (*dense, *units)):
+    if predicts and tied and not any(name.endswith("lm_head.weight") for name in (*unquantized, *units)):
         found["lm_head"] = None
     return sorted(found)
 

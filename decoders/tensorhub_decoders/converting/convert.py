@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
-import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -17,39 +15,17 @@ import torch
 from tensorhub_contracts import inspect
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
 from tensorhub_contracts.checkpoints.read import read_checkpoint
-from tensorhub_contracts.errors import FaultError, Refusal, TensorhubError, Violation
+from tensorhub_contracts.errors import FaultError, Refusal, Violation
 from tensorhub_contracts.inspection.result import Inspection
 from tensorhub_decoders.converting.companion_files import MODEL_INDEX, CompanionFiles, companion_files, folder_of
+from tensorhub_decoders.converting.output_errors import output_error
 from tensorhub_decoders.converting.plan import ConversionPlan, Step
 from tensorhub_decoders.converting.resume import UnfinishedOutput, conversion_request, require_unchanged
 from tensorhub_decoders.converting.shard_writing import FilePlan, ShardFile, write_whole
 from tensorhub_decoders.reading import TensorReader
 
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-class OutputError(TensorhubError):
-    """The operating system does not let the result be written (or the source be read). It is no fault of the checkpoint."""
-
-
-def output_error(error: OSError, plan: ConversionPlan, destination: Path) -> OutputError:
-    """Put what the operating system said into words: for a full disk, how much is needed and that a rerun goes on."""
-    partial = destination.with_name(f"{destination.name}.partial")
-    words = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
-    stays = f" What is finished stays in {partial}, and the same command goes on from there." if partial.is_dir() else ""
-    if error.errno not in _FULL:
-        return OutputError(f"{words}.{stays}")
-    needed = sum(file.size for file in plan.files.values())
-    written = sum(path.stat().st_size for path in partial.rglob("*.safetensors"))
-    free = shutil.disk_usage(next(folder for folder in partial.absolute().parents if folder.is_dir())).free
-    return OutputError(
-        f"{words}. The shards take {needed:,} bytes; {written:,} are written, {needed - written:,} more are needed, and {free:,} are free."
-        f" Make room and run the same command again.{stays}"
-    )
-
-
 #: Makes what a step writes from what it reads, by role. Raises `Refusal` for values that cannot be converted.
-CarryOut = Callable[[Step, Mapping[str, torch.Tensor]], Mapping[str, torch.Tensor]]
+Apply = Callable[[Step, Mapping[str, torch.Tensor]], Mapping[str, torch.Tensor]]
 
 #: Called with how many bytes of the result there are, and how many there will be.
 Progress = Callable[[int, int], None]
@@ -58,7 +34,7 @@ Progress = Callable[[int, int], None]
 _PIECE: Final = 8 << 20
 
 
-class Converted(msgspec.Struct, frozen=True):
+class ConversionResult(msgspec.Struct, frozen=True):
     """What there is at the end: the inspection of what was converted, the files beside it, and how many shards were finished before."""
 
     inspection: Inspection
@@ -67,8 +43,8 @@ class Converted(msgspec.Struct, frozen=True):
 
 
 def convert(
-    source: Inspection, plan: ConversionPlan, destination: Path, carry_out: CarryOut, options: Mapping[str, str], progress: Progress | None
-) -> Converted:
+    source: Inspection, plan: ConversionPlan, destination: Path, apply: Apply, options: Mapping[str, str], progress: Progress | None
+) -> ConversionResult:
     """Write a planned conversion to `destination`, by way of the folder `destination`.partial.
 
     For a component of a pipeline, what is written is a pipeline: the other components are copied, byte for byte.
@@ -90,7 +66,7 @@ def convert(
                 resumed = sum(plan.place(shard.name) in held for shard in plan.shards)
                 advance = _Advance(plan, held, progress)
                 with _nothing_left(output):
-                    _write_shards(source, plan, output, carry_out, held, advance)
+                    _write_shards(source, plan, output, apply, held, advance)
                     _copy_others(checkpoint, plan, output, held, advance)
                     require_unchanged(checkpoint, plan, request)
                     _write_companions(checkpoint, plan, companions, output)
@@ -98,7 +74,7 @@ def convert(
                 output.publish()
             found = _proved(output.destination, plan)
             output.remove()
-            return Converted(found, companions, resumed)
+            return ConversionResult(found, companions, resumed)
     except OSError as error:
         raise output_error(error, plan, destination) from error
 
@@ -118,7 +94,7 @@ class _Advance:
 
 
 def _write_shards(
-    source: Inspection, plan: ConversionPlan, output: UnfinishedOutput, carry_out: CarryOut, held: Collection[str], advance: _Advance
+    source: Inspection, plan: ConversionPlan, output: UnfinishedOutput, apply: Apply, held: Collection[str], advance: _Advance
 ) -> None:
     """Write the converted shards that are not finished. After the first refusal, only look for more of them."""
     violations: list[Violation] = []
@@ -133,7 +109,7 @@ def _write_shards(
                         if not violations:
                             _copy(step, reader, file)
                     else:
-                        _convert_one(step, reader, file, carry_out, violations)
+                        _convert_one(step, reader, file, apply, violations)
                     advance(sum(each.size for each in step.written.values()))
                 if not violations:
                     file.finish()
@@ -162,7 +138,7 @@ def _copy_file(source: BinaryIO, copy: ShardFile, place: str, file: FilePlan, ad
         advance(len(piece))
     if not same or source.tell() != file.size:
         expected, remedy = "the file whose header was inspected", "Inspect the checkpoint again, and do not write to it."
-        raise Refusal([Violation("file-changed", place, expected, "another size or header", remedy)])
+        raise Refusal([Violation(code="file-changed", object=place, expected=expected, found="another size or header", remedy=remedy)])
 
 
 def _copy(step: Step, reader: TensorReader, file: ShardFile) -> None:
@@ -175,10 +151,10 @@ def _copy(step: Step, reader: TensorReader, file: ShardFile) -> None:
         file.write(tensor.name, offset, piece)
 
 
-def _convert_one(step: Step, reader: TensorReader, file: ShardFile, carry_out: CarryOut, violations: list[Violation]) -> None:
+def _convert_one(step: Step, reader: TensorReader, file: ShardFile, apply: Apply, violations: list[Violation]) -> None:
     """Convert one tensor and write what comes of it; note why it cannot be."""
     try:
-        made = carry_out(step, {role: reader.read(name) for role, name in step.read.items()})
+        made = apply(step, {role: reader.read(name) for role, name in step.read.items()})
     except Refusal as refusal:
         if "file-changed" in refusal.codes:
             raise

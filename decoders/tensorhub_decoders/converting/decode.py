@@ -1,4 +1,4 @@
-"""`tensorhub decode`: a checkpoint in one of the FP8 contracts becomes a dense one, as its reference dequant says."""
+"""`tensorhub decode`: a checkpoint in one of the FP8 contracts becomes an unquantized one, as its reference dequant says."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tensorhub_decoders.reading import torch_dtype
 if TYPE_CHECKING:
     import torch
 
-    from tensorhub_decoders.converting.convert import Converted, Progress
+    from tensorhub_decoders.converting.convert import ConversionResult, Progress
 
-#: What a dense checkpoint may be of: the contract, and the dtype of the format.
-DENSE: Final = {"bf16": ("plain.bf16@1", "BF16"), "f16": ("plain.f16@1", "F16"), "f32": ("plain.f32@1", "F32")}
+#: What an unquantized checkpoint may be of: the contract, and the dtype of the format.
+WIDE_FLOAT: Final = {"bf16": ("plain.bf16@1", "BF16"), "f16": ("plain.f16@1", "F16"), "f32": ("plain.f32@1", "F32")}
 
 
 class Decoding(msgspec.Struct, frozen=True):
@@ -34,20 +34,23 @@ class Decoding(msgspec.Struct, frozen=True):
 
 
 def plan_decoding(source: Inspection, dtype: str, *, allow_nan: bool) -> Decoding:
-    """Work out what is written, from headers alone: each unit dense, each other matrix in the same dtype, the rest as it is.
+    """Work out what is written, from headers alone: each unit unquantized, each other matrix in the same dtype, the rest as it is.
 
-    `dtype` is a key of `DENSE`. If `source` is a component of a pipeline, the plan is for the pipeline: the other
+    `dtype` is a key of `WIDE_FLOAT`. If `source` is a component of a pipeline, the plan is for the pipeline: the other
     components are copied. Raises `Refusal` for a source that is in no FP8 contract that has an exact decoding, and for
     what `plan_conversion` refuses.
     """
-    contract, stored = DENSE[dtype]
+    contract, stored = WIDE_FLOAT[dtype]
     edges = [edge for edge in installed_registry().conversions if edge.kind == "decodable" and contract in edge.to]
     sources = [handle for edge in edges for handle in edge.source]
     if source.require().contract not in sources:
-        dense = str(source.contract).startswith("plain.")
-        remedy = "It is dense already." if dense else "Use an export in a contract that is decoded here."
+        unquantized = str(source.contract).startswith("plain.")
+        remedy = "It is unquantized already." if unquantized else "Use an export in a contract that is decoded here."
         found = str(source.contract)
-        raise Refusal([Violation("conversion-impossible", source.path, " or ".join(sources), found, remedy)], nearest=source.contract)
+        raise Refusal(
+            [Violation(code="conversion-impossible", object=source.path, expected=" or ".join(sources), found=found, remedy=remedy)],
+            nearest=source.contract,
+        )
     checkpoint, groups = source.checkpoint, source.groups
     assert checkpoint is not None  # a proved contract has both
     assert groups is not None
@@ -59,7 +62,7 @@ def plan_decoding(source: Inspection, dtype: str, *, allow_nan: bool) -> Decodin
         written = {"weight": WrittenTensor(name, stored, shape)}
         if name in source.unit_tensors:
             return Step("decode", source.unit_tensors[name], written)
-        if name in groups.dense and len(shape) > 1 and groups.dense[name].dtype != stored:
+        if name in groups.unquantized and len(shape) > 1 and groups.unquantized[name].dtype != stored:
             return Step("cast", {"weight": name}, written)
         return copied(checkpoint, name)
 
@@ -67,29 +70,29 @@ def plan_decoding(source: Inspection, dtype: str, *, allow_nan: bool) -> Decodin
     return Decoding(plan_conversion(source, contract, step_of, config), dtype, allow_nan)
 
 
-def decode(source: Inspection, decoding: Decoding, destination: Path, progress: Progress | None = None) -> Converted:
+def decode(source: Inspection, decoding: Decoding, destination: Path, progress: Progress | None = None) -> ConversionResult:
     """Write a planned decoding; see `convert` for what is raised.
 
     Besides, `Refusal` for values that overflow the dtype (`values-overflow`) and NaN in a decoded weight
     (`values-nan`), and `FaultError` if a decoded weight is not, bit for bit, what the reference dequant gives.
     """
     from tensorhub_decoders.converting.convert import convert
-    from tensorhub_decoders.converting.dequantize import UnfitValuesError, cast_dense, decode_unit
+    from tensorhub_decoders.converting.dequantize import UnfitValuesError, cast_unquantized, decode_unit
 
-    dtype = torch_dtype(DENSE[decoding.dtype][1])
+    dtype = torch_dtype(WIDE_FLOAT[decoding.dtype][1])
     contract = str(source.contract)
 
-    def carry_out(step: Step, tensors: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
+    def apply(step: Step, tensors: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
         name = step.read["weight"]
         try:
             if step.action == "cast":
-                return {"weight": cast_dense(tensors["weight"], dtype)}
+                return {"weight": cast_unquantized(tensors["weight"], dtype)}
             return {"weight": decode_unit(contract, name, tensors, dtype, allow_nan=decoding.allow_nan)}
         except UnfitValuesError as error:
             raise _unfit(name, error.infinities, error.nans, tensors["weight"].numel(), decoding.dtype) from error
 
     options = {"command": "decode", "allow_nan": str(decoding.allow_nan).lower()}
-    return convert(source, decoding.plan, destination, carry_out, options, progress)
+    return convert(source, decoding.plan, destination, apply, options, progress)
 
 
 def _unfit(name: str, infinities: int, nans: int, elements: int, dtype: str) -> Refusal:
@@ -97,8 +100,16 @@ def _unfit(name: str, infinities: int, nans: int, elements: int, dtype: str) -> 
     if infinities:
         remedy = "Decode to bf16 or f32, which reach further." if dtype == "f16" else "Find out where its scales come from."
         found = f"{infinities:,} of {elements:,} that become infinite"
-        violations.append(Violation("values-overflow", name, f"values that {dtype} holds", found, remedy))
+        violations.append(Violation(code="values-overflow", object=name, expected=f"values that {dtype} holds", found=found, remedy=remedy))
     if nans:
         remedy = "Find out where they come from, or keep them with --allow-nan."
-        violations.append(Violation("values-nan", name, "a number for each code", f"{nans:,} of {elements:,} that are NaN", remedy))
+        violations.append(
+            Violation(
+                code="values-nan",
+                object=name,
+                expected="a number for each code",
+                found=f"{nans:,} of {elements:,} that are NaN",
+                remedy=remedy,
+            )
+        )
     return Refusal(violations)

@@ -1,4 +1,4 @@
-"""FP8 units to dense tensors, each proved against the reference formula bit for bit before it is given out."""
+"""FP8 units to unquantized tensors, each proved against the reference formula bit for bit before it is given out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Compared = tuple[torch.Tensor, torch.Tensor]
 
 
 class UnfitValuesError(ValueError):
-    """A dense tensor would hold what it should not: so many infinities, so many NaN."""
+    """An unquantized tensor would hold what it should not: so many infinities, so many NaN."""
 
     def __init__(self, infinities: int, nans: int) -> None:
         self.infinities, self.nans = infinities, nans
@@ -29,7 +29,7 @@ class UnfitValuesError(ValueError):
 
 
 def decode_unit(contract: str, unit: str, tensors: Mapping[str, torch.Tensor], dtype: torch.dtype, *, allow_nan: bool) -> torch.Tensor:
-    """Return a unit's weight as a dense tensor of `dtype`, BF16, F16 or F32.
+    """Return a unit's weight as an unquantized tensor of `dtype`, BF16, F16 or F32.
 
     `tensors` are the unit's by role, `contract` is one of the three FP8 contracts. Raises `FaultError` if the fast path
     and the reference formula differ in one bit (NaN counts as one value), and `UnfitValuesError` for infinities, and for NaN
@@ -60,8 +60,8 @@ def decode_unit(contract: str, unit: str, tensors: Mapping[str, torch.Tensor], d
     return out
 
 
-def cast_dense(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Return a dense tensor in another dtype; raises `UnfitValuesError` if a finite value becomes an infinity."""
+def cast_unquantized(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Return an unquantized tensor in another dtype; raises `UnfitValuesError` if a finite value becomes an infinity."""
     out = tensor.to(dtype)
     overflowing = int(out.isinf().sum()) - int(tensor.isinf().sum())
     if overflowing:

@@ -1,4 +1,4 @@
-"""Dense weights to FP8 E4M3 codes: the scale of each block or row, and the quotient rounded to nearest even, strip by strip.
+"""Unquantized weights to FP8 E4M3 codes: the scale of each block or row, and the quotient rounded to nearest even, strip by strip.
 
 What is stored is what is divided by: the quotient is computed in F32 with the F32 scale that is returned. It is clamped
 before it is cast, because casts differ on what lies beyond the greatest code: torch 2.13 saturates, others give NaN.

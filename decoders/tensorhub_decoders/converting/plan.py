@@ -17,7 +17,7 @@ from tensorhub_contracts.inspection.grouping import group_tensors
 from tensorhub_contracts.inspection.identify import identify
 from tensorhub_contracts.inspection.result import Inspection
 from tensorhub_contracts.plugins.installed import installed_registry
-from tensorhub_contracts.registry.sidecar_names import LeafNames
+from tensorhub_contracts.registry.sidecar_names import SidecarNames
 from tensorhub_decoders.converting.companion_files import Others, other_components
 from tensorhub_decoders.converting.shard_writing import FilePlan, WrittenTensor, plan_file
 
@@ -179,11 +179,21 @@ def _prove(plan: ConversionPlan, source: Checkpoint) -> None:
         bytes_read=0,
     )
     registry = installed_registry()
-    groups = group_tensors(checkpoint.tensors, LeafNames(registry.leaves, registry.payloads))
+    groups = group_tensors(checkpoint.tensors, SidecarNames(registry.sidecars, registry.payloads))
     found = identify(checkpoint, registry, groups, None).require()
     if found.contract != plan.contract:
         remedy = "Choose other tensors: as chosen, what is written would be read as another layout."
-        raise Refusal([Violation("contract-mismatch", source.path, plan.contract, f"{found.contract}, if it were written", remedy)])
+        raise Refusal(
+            [
+                Violation(
+                    code="contract-mismatch",
+                    object=source.path,
+                    expected=plan.contract,
+                    found=f"{found.contract}, if it were written",
+                    remedy=remedy,
+                )
+            ]
+        )
 
 
 def _declared(config: Mapping[str, Any]) -> Iterator[DeclarationSource]:

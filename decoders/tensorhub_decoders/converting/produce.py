@@ -1,4 +1,4 @@
-"""`tensorhub produce`: a dense checkpoint becomes one of the FP8 contracts, or more of an FP8 checkpoint does."""
+"""`tensorhub produce`: an unquantized checkpoint becomes one of the FP8 contracts, or more of an FP8 checkpoint does."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tensorhub_decoders.converting.shard_writing import WrittenTensor
 if TYPE_CHECKING:
     import torch
 
-    from tensorhub_decoders.converting.convert import Converted, Progress
+    from tensorhub_decoders.converting.convert import ConversionResult, Progress
 
 #: The contracts that are produced.
 PRODUCED: Final = ("hf.fp8-blockwise@1", "cozy.fp8-rowwise@1", "cozy.fp8-storage@1")
@@ -55,13 +55,13 @@ def plan_production(source: Inspection, contract: str, skip: Sequence[str], only
 
     config: dict[str, Any] | None = None
     if facts.declares:
-        dense = {name: geometry for name, geometry in groups.dense.items() if name not in chosen}
-        config = declare_blockwise(checkpoint.config, dense, [*source.layouts, *chosen], list(chosen))
+        unquantized = {name: geometry for name, geometry in groups.unquantized.items() if name not in chosen}
+        config = declare_blockwise(checkpoint.config, unquantized, [*source.layouts, *chosen], list(chosen))
     options = {"command": "produce", "skip": json.dumps(skip), "only": json.dumps(only)}
     return Production(plan_conversion(source, contract, step_of, config), chosen, options)
 
 
-def produce(source: Inspection, production: Production, destination: Path, progress: Progress | None = None) -> Converted:
+def produce(source: Inspection, production: Production, destination: Path, progress: Progress | None = None) -> ConversionResult:
     """Write a planned production; see `convert` for what is raised, and `values-not-finite` for what cannot be quantized."""
     from tensorhub_decoders.converting import fp8_quantization
     from tensorhub_decoders.converting.convert import convert
@@ -72,18 +72,20 @@ def produce(source: Inspection, production: Production, destination: Path, progr
     }
     contract = production.plan.contract
 
-    def carry_out(step: Step, tensors: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
+    def apply(step: Step, tensors: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
         try:
             if contract not in quantizers:
                 return {"weight": fp8_quantization.quantize_unscaled(tensors["weight"])}
             codes, scale = quantizers[contract](tensors["weight"])
         except fp8_quantization.NotFiniteError as error:
             found = f"{error.count:,} of {tensors['weight'].numel():,} that are infinite or NaN"
-            remedy = "Find out where they come from, or leave the tensor dense with --skip."
-            raise Refusal([Violation("values-not-finite", step.read["weight"], "finite values", found, remedy)]) from error
+            remedy = "Find out where they come from, or leave the tensor unquantized with --skip."
+            raise Refusal(
+                [Violation(code="values-not-finite", object=step.read["weight"], expected="finite values", found=found, remedy=remedy)]
+            ) from error
         return {"weight": codes, "scale": scale}
 
-    return convert(source, production.plan, destination, carry_out, production.options, progress)
+    return convert(source, production.plan, destination, apply, production.options, progress)
 
 
 def _require_producible(source: Inspection, contract: Contract, only: Sequence[str]) -> None:
@@ -93,12 +95,18 @@ def _require_producible(source: Inspection, contract: Contract, only: Sequence[s
     ]
     if source.contract not in (*sources, contract.handle):
         expected = f"{', '.join(sources)}, or {contract.handle} itself"
-        remedy = "Quantize the dense original: what is rounded once is never rounded again."
-        raise Refusal([Violation("conversion-impossible", source.path, expected, str(source.contract), remedy)], nearest=source.contract)
+        remedy = "Quantize the unquantized original: what is rounded once is never rounded again."
+        raise Refusal(
+            [Violation(code="conversion-impossible", object=source.path, expected=expected, found=str(source.contract), remedy=remedy)],
+            nearest=source.contract,
+        )
     if source.contract == contract.handle and not only:
         found = f"a checkpoint in {contract.handle}: its {source.unit_count:,} units stay as they are"
-        remedy = "Use it as it is, or say with --only which of its dense matrices are to be quantized as well."
-        raise Refusal([Violation("nothing-to-convert", source.path, "something to quantize", found, remedy)], nearest=contract.handle)
+        remedy = "Use it as it is, or say with --only which of its unquantized matrices are to be quantized as well."
+        raise Refusal(
+            [Violation(code="nothing-to-convert", object=source.path, expected="something to quantize", found=found, remedy=remedy)],
+            nearest=contract.handle,
+        )
 
 
 def _quantized(name: str, shape: tuple[int, ...], contract: Contract) -> Step:

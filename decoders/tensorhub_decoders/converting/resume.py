@@ -129,7 +129,15 @@ class UnfinishedOutput:
         except BlockingIOError:
             remedy = "Wait for it, or write to another destination."
             raise Refusal(
-                [Violation("destination-busy", str(self.folder), "a folder that nobody writes to", "another conversion at work", remedy)]
+                [
+                    Violation(
+                        code="destination-busy",
+                        object=str(self.folder),
+                        expected="a folder that nobody writes to",
+                        found="another conversion at work",
+                        remedy=remedy,
+                    )
+                ]
             ) from None
 
     def _is_of(self, request: dict[str, str]) -> bool:
@@ -147,15 +155,34 @@ class UnfinishedOutput:
             strange = sorted(each.name for each in self.folder.iterdir() if each.name not in (_STATE_UNDER_WAY, _CHECKPOINT))
             if strange or (self.checkpoint.exists() and any(self.checkpoint.iterdir())):
                 found = ", ".join(strange[:5]) or f"{_CHECKPOINT}, which is not empty, and no {_STATE}"
-                raise Refusal([Violation("partial-foreign", str(self.folder), "a folder that a conversion left", found, remedy)])
+                raise Refusal(
+                    [
+                        Violation(
+                            code="partial-foreign",
+                            object=str(self.folder),
+                            expected="a folder that a conversion left",
+                            found=found,
+                            remedy=remedy,
+                        )
+                    ]
+                )
             self.checkpoint.mkdir(exist_ok=True)  # before the state: where there is a state and no such folder, it has become DST
             return self._write(_State(request))
         try:
             state = msgspec.json.decode(path.read_bytes(), type=_State)
         except msgspec.MsgspecError as error:
-            raise Refusal([Violation("partial-foreign", str(path), "the state of a conversion", str(error), remedy)]) from error
+            raise Refusal(
+                [Violation(code="partial-foreign", object=str(path), expected="the state of a conversion", found=str(error), remedy=remedy)]
+            ) from error
         differing = [
-            Violation("partial-differs", key, request.get(key, "nothing"), state.request.get(key, "nothing"), remedy, str(path))
+            Violation(
+                code="partial-differs",
+                object=key,
+                expected=request.get(key, "nothing"),
+                found=state.request.get(key, "nothing"),
+                remedy=remedy,
+                shard=str(path),
+            )
             for key in dict.fromkeys([*request, *state.request])
             if request.get(key) != state.request.get(key)
         ]
@@ -185,7 +212,13 @@ def _finished(plan: FilePlan) -> _Finished:
 
 def _exists(destination: Path) -> Refusal:
     remedy = "Name a destination that does not exist; nothing is ever overwritten."
-    return Refusal([Violation("destination-exists", str(destination), "nothing at that path", "something there", remedy)])
+    return Refusal(
+        [
+            Violation(
+                code="destination-exists", object=str(destination), expected="nothing at that path", found="something there", remedy=remedy
+            )
+        ]
+    )
 
 
 def conversion_request(checkpoint: Checkpoint, plan: ConversionPlan, options: Mapping[str, str]) -> dict[str, str]:
@@ -219,4 +252,14 @@ def require_unchanged(checkpoint: Checkpoint, plan: ConversionPlan, request: Map
     """Raise `Refusal` (`file-changed`) if a shard of the source was written to since the request was put together."""
     if _files_digest(checkpoint, plan.others) != request["source_files"]:
         remedy = "Convert it again, and do not write to it."
-        raise Refusal([Violation("file-changed", checkpoint.path, "shards as they were at the beginning", "shards changed since", remedy)])
+        raise Refusal(
+            [
+                Violation(
+                    code="file-changed",
+                    object=checkpoint.path,
+                    expected="shards as they were at the beginning",
+                    found="shards changed since",
+                    remedy=remedy,
+                )
+            ]
+        )

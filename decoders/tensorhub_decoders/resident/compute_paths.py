@@ -25,7 +25,9 @@ def compute_paths(inspection: Inspection, activation_bits: int, dtype: str, devi
     if device.type != "cuda":
         remedy = "Load on the CPU in a lane of 16 or 32 bits, or on a CUDA device."
         expected = "a CUDA device" if device.type == "cpu" else "the CPU or a CUDA device"
-        raise Refusal([Violation("load-unsupported", f"fp8-w8a{activation_bits}", expected, str(device), remedy)])
+        raise Refusal(
+            [Violation(code="load-unsupported", object=f"fp8-w8a{activation_bits}", expected=expected, found=str(device), remedy=remedy)]
+        )
     compute = COMPUTE_OF_BITS[activation_bits]
     violations = list(_misfits(units, compute, dtype))
     if not violations:
@@ -55,12 +57,24 @@ def _misfits(units: Mapping[str, int], compute: str, dtype: str) -> Iterator[Vio
     """Yield what no kernel of a compute takes, whatever the device: a dtype, and units of other widths."""
     if dtype == "F16":
         remedy = "Ask for BF16: kernels hold codes exactly in BF16 and sum in F32."
-        yield Violation("kernel-unavailable", compute, "BF16 or F32", "F16 (decided by: the dtypes that kernels have)", remedy)
+        yield Violation(
+            code="kernel-unavailable",
+            object=compute,
+            expected="BF16 or F32",
+            found="F16 (decided by: the dtypes that kernels have)",
+            remedy=remedy,
+        )
     for name, columns in units.items():
         if not tuple(_paths(compute, columns)):
             remedy = "Choose fp8-w8a16 or fp8-w8a32, whose kernels take any width."
             found = f"{columns} columns (decided by: alignment)"
-            yield Violation("kernel-unavailable", name, f"a multiple of {ALIGNED_K} columns for {compute}", found, remedy)
+            yield Violation(
+                code="kernel-unavailable",
+                object=name,
+                expected=f"a multiple of {ALIGNED_K} columns for {compute}",
+                found=found,
+                remedy=remedy,
+            )
 
 
 def _prepare(device: torch.device, compute: str) -> None:
@@ -71,4 +85,10 @@ def _prepare(device: torch.device, compute: str) -> None:
 
 
 def _unavailable(error: KernelUnavailable) -> Violation:
-    return Violation("kernel-unavailable", error.object, error.expected, f"{error.found} (decided by: {error.decided_by})", error.remedy)
+    return Violation(
+        code="kernel-unavailable",
+        object=error.object,
+        expected=error.expected,
+        found=f"{error.found} (decided by: {error.decided_by})",
+        remedy=error.remedy,
+    )

@@ -15,7 +15,7 @@ from tensorhub_decoders.resident.compute_paths import compute_paths
 from tensorhub_decoders.resident.experts import StackedExperts
 from tensorhub_decoders.resident.linear import ResidentLinear
 from tensorhub_decoders.resident.stored_weight import StoredWeight, value_faults
-from tensorhub_decoders.upcast.streaming import Conversion, stream
+from tensorhub_decoders.upcast.streaming import UnitDecoding, stream
 
 _REMEDY = "Take the checkpoint from where it was made, or load it with resident=False, which keeps what the contract's formula gives."
 
@@ -42,7 +42,7 @@ def resident_units(
     place = usable_device(device)
     paths = compute_paths(inspection, bits, dtype, place)
     faults: list[Violation] = []
-    unconverted = Conversion({}, _convert_nothing, torch.uint8, "")
+    unconverted = UnitDecoding({}, _convert_nothing, torch.uint8, "")
     with TensorReader(inspection) as reader:
         for name, tensor, _ in stream(inspection, unconverted):
             roles = inspection.unit_tensors.get(name)
@@ -51,7 +51,10 @@ def resident_units(
                 continue
             scale = reader.read(roles["scale"])
             expected = "finite codes, and scales that are finite and not negative"
-            faults += [Violation("payload-values", name, expected, found, _REMEDY) for found in value_faults(tensor, scale)]
+            faults += [
+                Violation(code="payload-values", object=name, expected=expected, found=found, remedy=_REMEDY)
+                for found in value_faults(tensor, scale)
+            ]
             if faults:
                 continue
             unit = stored(tensor, scale).to(place)

@@ -145,7 +145,17 @@ def _model_class(config: Any, folder: Path) -> type[Any]:
     if len(names) != 1:
         found = f"architectures {config.architectures}"
         remedy = "Give the class as model_class."
-        raise Refusal([Violation("model-class", str(folder), "one model class that transformers has, in config.json", found, remedy)])
+        raise Refusal(
+            [
+                Violation(
+                    code="model-class",
+                    object=str(folder),
+                    expected="one model class that transformers has, in config.json",
+                    found=found,
+                    remedy=remedy,
+                )
+            ]
+        )
     kind: type[Any] = getattr(transformers, names[0])
     return kind
 
@@ -153,18 +163,29 @@ def _model_class(config: Any, folder: Path) -> type[Any]:
 def _require_all_placed(info: Mapping[str, Any], allowed: set[str], report: LoadReport) -> None:
     """Refuse a model in which a parameter is missing, or a checkpoint of which a tensor is left over."""
     violations = [
-        Violation("model-keys", name, "a tensor of the checkpoint", "none: it would stay as it was initialized", _REMEDY)
+        Violation(
+            code="model-keys",
+            object=name,
+            expected="a tensor of the checkpoint",
+            found="none: it would stay as it was initialized",
+            remedy=_REMEDY,
+        )
         for name in sorted(info["missing_keys"])
     ]
     violations += [
-        Violation("model-keys", name, "a place in the model, or a pattern in `unused`", "neither", _REMEDY)
+        Violation(
+            code="model-keys", object=name, expected="a place in the model, or a pattern in `unused`", found="neither", remedy=_REMEDY
+        )
         for name in sorted(set(info["unexpected_keys"]) - allowed)
     ]
     violations += [
-        Violation("model-keys", str(each), "the shape of the model's parameter", "another shape", _REMEDY)
+        Violation(code="model-keys", object=str(each), expected="the shape of the model's parameter", found="another shape", remedy=_REMEDY)
         for each in sorted(info["mismatched_keys"], key=str)
     ]
-    violations += [Violation("model-keys", report.path, "a loader without errors", str(each), _REMEDY) for each in info["error_msgs"]]
+    violations += [
+        Violation(code="model-keys", object=report.path, expected="a loader without errors", found=str(each), remedy=_REMEDY)
+        for each in info["error_msgs"]
+    ]
     if violations:
         raise Refusal(violations, nearest=report.contract)
 

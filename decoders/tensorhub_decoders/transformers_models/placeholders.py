@@ -20,7 +20,7 @@ _ATEN = torch.ops.aten
 _SAME = (_ATEN.alias.default, _ATEN.detach.default, _ATEN.clone.default, _ATEN._to_copy.default)
 
 
-class PlacedUnits(torch.Tensor):
+class PlaceholderTensor(torch.Tensor):
     """A tensor without memory: `matrices` names the units that it is made of, and `refused` collects what cannot be followed.
 
     A unit that is stored as a stack has `matrices` of one name, and is only passed on.
@@ -37,7 +37,7 @@ class PlacedUnits(torch.Tensor):
         return made
 
     def __repr__(self, **ignored: object) -> str:  # type: ignore[override]  # a tensor's own takes keywords that say nothing here
-        return f"PlacedUnits({tuple(self.shape)}, {self.matrices})"
+        return f"PlaceholderTensor({tuple(self.shape)}, {self.matrices})"
 
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]  # torch declares it as if it were no class method
@@ -58,21 +58,21 @@ class PlacedUnits(torch.Tensor):
 
 def _not_followed(name: str, function: str) -> Violation:
     expected = "a unit that the model holds whole, joined with others along rows, or as one expert of a stack"
-    return Violation("resident-placement", name, expected, function, REMEDY)
+    return Violation(code="resident-placement", object=name, expected=expected, found=function, remedy=REMEDY)
 
 
 #: What to do about a unit that a model does not take as it is stored.
 REMEDY: Final = "Load it with resident=False: this model needs the weight as a dense tensor."
 
 
-def _stack(parts: Sequence[PlacedUnits], dimension: int) -> Matrices | None:
+def _stack(parts: Sequence[PlaceholderTensor], dimension: int) -> Matrices | None:
     """Return the matrices of experts that are put on one another."""
     if dimension != 0 or any(part.dim() != 2 for part in parts):
         return None
     return tuple(part.matrices[0] for part in parts)
 
 
-def _join(parts: Sequence[PlacedUnits], dimension: int) -> Matrices | None:
+def _join(parts: Sequence[PlaceholderTensor], dimension: int) -> Matrices | None:
     """Return the matrices of projections that are joined along rows, or of two stacks that are joined expert by expert."""
     counts = {len(part.matrices) for part in parts}
     separate = all(len(part.matrices) == (part.shape[0] if part.dim() == 3 else 1) for part in parts)
@@ -81,13 +81,13 @@ def _join(parts: Sequence[PlacedUnits], dimension: int) -> Matrices | None:
     return tuple(tuple(name for part in parts for name in part.matrices[index]) for index in range(counts.pop()))
 
 
-_JOINS: Final[dict[Any, Callable[[Sequence[PlacedUnits], int], Matrices | None]]] = {
+_JOINS: Final[dict[Any, Callable[[Sequence[PlaceholderTensor], int], Matrices | None]]] = {
     _ATEN.stack.default: _stack,
     _ATEN.cat.default: _join,
 }
 
 
-def _placed(values: Any) -> list[PlacedUnits]:
-    if isinstance(values, PlacedUnits):
+def _placed(values: Any) -> list[PlaceholderTensor]:
+    if isinstance(values, PlaceholderTensor):
         return [values]
     return [each for value in values for each in _placed(value)] if isinstance(values, (list, tuple)) else []

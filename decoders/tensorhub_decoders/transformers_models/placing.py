@@ -12,7 +12,7 @@ from tensorhub_contracts import Refusal, Violation
 from tensorhub_decoders.resident.experts import ResidentExperts, SeparateExperts, put_experts
 from tensorhub_decoders.resident.linear import ResidentLinear, ResidentModule
 from tensorhub_decoders.resident.stored_weight import StoredWeight
-from tensorhub_decoders.transformers_models.placeholders import REMEDY, PlacedUnits
+from tensorhub_decoders.transformers_models.placeholders import REMEDY, PlaceholderTensor
 
 
 def places(weights: Mapping[str, Any], dtype: torch.dtype, refused: list[Violation]) -> dict[str, torch.Tensor]:
@@ -21,7 +21,7 @@ def places(weights: Mapping[str, Any], dtype: torch.dtype, refused: list[Violati
     `dtype` is what a loader shall take units for. `refused` will hold what the loader did that cannot be followed.
     """
     return {
-        name: PlacedUnits(weight.shape, dtype, ((name,),), refused) if isinstance(weight, ResidentModule) else weight.cpu()
+        name: PlaceholderTensor(weight.shape, dtype, ((name,),), refused) if isinstance(weight, ResidentModule) else weight.cpu()
         for name, weight in weights.items()
     }
 
@@ -33,7 +33,7 @@ def put_resident_units(model: torch.nn.Module, units: Mapping[str, Any]) -> None
     `Refusal` (`resident-placement`) with every unit that lies in a parameter of another kind, and changes nothing then.
     """
     tensors = chain(model.named_parameters(remove_duplicate=False), model.named_buffers(remove_duplicate=False))
-    found = [(name, tensor) for name, tensor in tensors if isinstance(tensor, PlacedUnits)]
+    found = [(name, tensor) for name, tensor in tensors if isinstance(tensor, PlaceholderTensor)]
     refused: list[Violation] = []
     for name, place in found:
         holder = model.get_submodule(name.rpartition(".")[0])
@@ -52,13 +52,13 @@ def put_resident_units(model: torch.nn.Module, units: Mapping[str, Any]) -> None
             put_experts(holder, own_name, _experts(place, holder_name.rpartition(".")[2], units))
 
 
-def _is_projection(holder: torch.nn.Module, name: str, place: PlacedUnits) -> bool:
+def _is_projection(holder: torch.nn.Module, name: str, place: PlaceholderTensor) -> bool:
     """Whether a place is the weight of a module that multiplies as `torch.nn.Linear` does, whole and of one unit."""
     multiplies = isinstance(holder, torch.nn.Linear) and type(holder).forward is torch.nn.Linear.forward
     return multiplies and name.endswith(".weight") and [len(matrix) for matrix in place.matrices] == [1]
 
 
-def _is_stack(place: PlacedUnits, units: Mapping[str, Any]) -> bool:
+def _is_stack(place: PlaceholderTensor, units: Mapping[str, Any]) -> bool:
     """Whether a place is a stack of experts, each of whole units, or one stacked unit."""
     if place.dim() != 3:
         return False
@@ -68,10 +68,10 @@ def _is_stack(place: PlacedUnits, units: Mapping[str, Any]) -> bool:
 
 def _refused(unit: str, name: str, holder: torch.nn.Module) -> Violation:
     expected = "the weight of a linear projection, or a stack of experts"
-    return Violation("resident-placement", unit, expected, f"{name} of a {type(holder).__name__}", REMEDY)
+    return Violation(code="resident-placement", object=unit, expected=expected, found=f"{name} of a {type(holder).__name__}", remedy=REMEDY)
 
 
-def _experts(place: PlacedUnits, holder: str, units: Mapping[str, Any]) -> ResidentExperts:
+def _experts(place: PlaceholderTensor, holder: str, units: Mapping[str, Any]) -> ResidentExperts:
     """Return the experts of a place; `holder` is the name of the module that they lie in."""
     first = units[place.matrices[0][0]]
     if isinstance(first, ResidentExperts):

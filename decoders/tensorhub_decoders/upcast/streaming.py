@@ -37,7 +37,7 @@ class Strip(NamedTuple):
 Convert = Callable[[Strip, Mapping[str, torch.Tensor]], object]
 
 
-class Conversion(NamedTuple):
+class UnitDecoding(NamedTuple):
     """How units are converted: the tensors of each by role, the function, the output's dtype, and what to call it.
 
     `stacked` says that a weight of three dimensions is a stack of matrices with sidecars of their own; otherwise all
@@ -66,7 +66,7 @@ class _Buffer(threading.local):
 _buffer = _Buffer()
 
 
-def stream(inspection: Inspection, conversion: Conversion, *, workers: int | None = None) -> Generator[DecodedTensor]:
+def stream(inspection: Inspection, decoding: UnitDecoding, *, workers: int | None = None) -> Generator[DecodedTensor]:
     """Yield every tensor of a checkpoint but the sidecars of units: units converted, the others as they are stored.
 
     Tensors come in the order in which they lie in the shards. Beside the tensors that the caller keeps, memory holds
@@ -76,13 +76,13 @@ def stream(inspection: Inspection, conversion: Conversion, *, workers: int | Non
     workers = workers or len(os.sched_getaffinity(0))
     threads_before = torch.get_num_threads()
     with TensorReader(inspection) as reader:
-        outputs = {name: _output(reader, name, conversion) for name in names}
+        outputs = {name: _output(reader, name, decoding) for name in names}
         arenas = _arenas(outputs.values())
         executor = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,))
         try:
             waiting: deque[Future[DecodedTensor]] = deque()
             for name in names:
-                waiting.append(executor.submit(_decode, reader, name, conversion, arenas[outputs[name][1]].tensor(*outputs[name])))
+                waiting.append(executor.submit(_decode, reader, name, decoding, arenas[outputs[name][1]].tensor(*outputs[name])))
                 if len(waiting) > 2 * workers:
                     yield waiting.popleft().result()
             while waiting:
@@ -100,14 +100,14 @@ def _arenas(outputs: Iterable[tuple[tuple[int, ...], torch.dtype]]) -> dict[torc
     return {dtype: Arenas(size) for dtype, size in sizes.items()}
 
 
-def _output(reader: TensorReader, name: str, conversion: Conversion) -> tuple[tuple[int, ...], torch.dtype]:
+def _output(reader: TensorReader, name: str, decoding: UnitDecoding) -> tuple[tuple[int, ...], torch.dtype]:
     entry = reader.entry(name)
-    return entry.shape, conversion.out_dtype if name in conversion.units else torch_dtype(entry.dtype)
+    return entry.shape, decoding.out_dtype if name in decoding.units else torch_dtype(entry.dtype)
 
 
-def _decode(reader: TensorReader, name: str, conversion: Conversion, out: torch.Tensor) -> DecodedTensor:
+def _decode(reader: TensorReader, name: str, decoding: UnitDecoding, out: torch.Tensor) -> DecodedTensor:
     """Fill the memory of one tensor."""
-    roles = conversion.units.get(name)
+    roles = decoding.units.get(name)
     if roles is None:
         if out.numel():
             reader.read_into(name, out.reshape(-1).view(torch.uint8).numpy().data)
@@ -115,7 +115,7 @@ def _decode(reader: TensorReader, name: str, conversion: Conversion, out: torch.
     sidecars = {role: reader.read(tensor) for role, tensor in roles.items() if tensor != name}
     entry = reader.entry(name)
     stored_dtype = torch_dtype(entry.dtype)
-    matrices = out if conversion.stacked and out.dim() == 3 else out.reshape(1, -1 if out.dim() < 2 else out.shape[0], _columns(out))
+    matrices = out if decoding.stacked and out.dim() == 3 else out.reshape(1, -1 if out.dim() < 2 else out.shape[0], _columns(out))
     count, rows, columns = matrices.shape
     width = columns * stored_dtype.itemsize
     for matrix in range(count if out.numel() else 0):
@@ -123,8 +123,8 @@ def _decode(reader: TensorReader, name: str, conversion: Conversion, out: torch.
             buffer = _buffer.of((end - begin) * width)
             reader.read_into(name, buffer, (matrix * rows + begin) * width)
             stored = torch.frombuffer(buffer, dtype=stored_dtype).view(end - begin, columns)
-            conversion.convert(Strip(stored, matrices[matrix, begin:end], matrix, begin), sidecars)
-    return DecodedTensor(name, out, conversion.compute_path)
+            decoding.convert(Strip(stored, matrices[matrix, begin:end], matrix, begin), sidecars)
+    return DecodedTensor(name, out, decoding.compute_path)
 
 
 def _columns(out: torch.Tensor) -> int:
