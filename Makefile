@@ -3,6 +3,8 @@
 # make check   ruff, mypy, import-linter, the wheel's content, a wheel and an editable install, the plugin template
 # make bench   the speed table, as ratios in one interleaved run
 # make docs    writes the generated pages of docs/ again
+# make mutants MODULES="package/module.py package/folder"  looks for changes that no test sees (tools/mutants/__init__.py);
+#                TESTS=, COUNT=, SEED=, LIMIT=, JSON= say which tests, how many mutants, which, for how long, and the report
 # make gpu-test  proves the kernels on this machine's GPU and writes a receipt; installs nothing (docs/gpu.md)
 
 PYTHON ?= python3
@@ -11,7 +13,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 WORKERS ?= 2
 
-.PHONY: demo test check bench docs gpu-test clean
+.PHONY: demo test check bench docs mutants gpu-test clean
 
 demo: $(VENV)/test.done
 	HF_HUB_OFFLINE=1 $(BIN)/python demo/demo.py
@@ -34,6 +36,12 @@ bench: $(VENV)/test.done
 
 docs: $(VENV)/test.done
 	$(BIN)/python docs/generate.py
+
+TESTS ?= $(filter-out tests/kernels/ tests/tools/,$(wildcard tests/*/))
+MUTANTS_ARGS = $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED)) $(if $(LIMIT),--limit $(LIMIT)) $(if $(JSON),--json $(JSON))
+
+mutants: $(VENV)/test.done
+	PYTHONPATH=tools$${PYTHONPATH:+:$$PYTHONPATH} $(BIN)/python -m mutants $(MODULES) --tests $(TESTS) $(MUTANTS_ARGS)
 
 # With a Python that is named, or the virtual environment's, or the system's; nothing is installed, and no network is asked.
 GPU_PYTHON = $(if $(filter file,$(origin PYTHON)),$(firstword $(wildcard $(BIN)/python) $(PYTHON)),$(PYTHON))

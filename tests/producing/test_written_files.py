@@ -7,9 +7,15 @@ import stat
 from pathlib import Path
 
 import pytest
+<<<<<<< HEAD
 import tensorhub_decoders.converting.shard_writing as shard_writing
 
 from tests.support.conversions import BLOCKWISE, done, noise, save
+=======
+import tensorhub_decoders.shard_writing as shard_writing
+from containers.observing import needs_proc
+from producing.making import BLOCKWISE, done, noise, save
+>>>>>>> m3
 
 
 @pytest.fixture
@@ -29,6 +35,14 @@ def test_files_have_the_permissions_that_the_umask_leaves(tmp_path: Path, source
     modes = {path.name: oct(stat.S_IMODE(path.stat().st_mode)) for path in (tmp_path / "made").iterdir()}
     assert len(modes) == 5
     assert set(modes.values()) == {oct(0o666 & ~umask)}
+
+
+@needs_proc
+def test_no_file_stays_open(tmp_path: Path, source: Path) -> None:
+    done("produce", source, tmp_path / "first", "--contract", BLOCKWISE)
+    before = os.listdir("/proc/self/fd")
+    done("produce", source, tmp_path / "made", "--contract", BLOCKWISE)
+    assert os.listdir("/proc/self/fd") == before
 
 
 def test_each_file_is_on_the_disk_before_it_gets_its_name_and_its_name_is_afterwards(
