@@ -14,7 +14,7 @@ from tensorhub_contracts.registry.sidecar_names import SidecarNames
 Side = tuple[str, str, tuple[int, ...]]
 
 #: What one quantized tensor looks like, without its name: what its name ends in (`.weight`, a payload's suffix or
-#: nothing), dtype, shape, sidecars sorted by sidecar. Thousands of units share few signatures, so each is judged once.
+#: nothing), dtype, shape, sidecars sorted by name. Thousands of units share few signatures, so each is judged once.
 Signature = tuple[str, str, tuple[int, ...], tuple[Side, ...]]
 
 
@@ -68,7 +68,7 @@ class _Seeds(dict[Geometry, "_Growing | None"]):
 
 
 class _Sinks(dict[str, "list[tuple[str, Geometry]] | None"]):
-    """Maps the last segment of a name to the list that collects the sidecars of its sidecar, or None; remembers each answer."""
+    """Maps the last segment of a name to the list that collects the sidecars of its name, or None; remembers each answer."""
 
     def __init__(self, sidecar_names: SidecarNames) -> None:
         super().__init__()
@@ -139,7 +139,7 @@ class Grouping:
         self._batches.append(primaries)
 
     def _attach(self, sidecars: list[tuple[str, Geometry]], sidecar: SidecarName, primaries: dict[str, _Growing]) -> None:
-        """Give sidecars with this sidecar to the primary tensors of their batch; the others wait."""
+        """Give the sidecars of one name to the primary tensors of their batch; the others wait."""
         steps, waiting = self._steps[sidecar.suffix], self._waiting
         cut = -len(sidecar.suffix)
         beside = sidecar.beside[0] if sidecar.beside else ""

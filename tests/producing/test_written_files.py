@@ -1,4 +1,4 @@
-"""How files come to lie on the disk: with the permissions that the user's umask sidecars, and flushed before they get their names."""
+"""How files come to lie on the disk: with the permissions that the user's umask leaves, and flushed before they get their names."""
 
 from __future__ import annotations
 
@@ -7,15 +7,10 @@ import stat
 from pathlib import Path
 
 import pytest
-<<<<<<< HEAD
 import tensorhub_decoders.converting.shard_writing as shard_writing
 
 from tests.support.conversions import BLOCKWISE, done, noise, save
-=======
-import tensorhub_decoders.shard_writing as shard_writing
-from containers.observing import needs_proc
-from producing.making import BLOCKWISE, done, noise, save
->>>>>>> m3
+from tests.support.system_calls import needs_proc
 
 
 @pytest.fixture
