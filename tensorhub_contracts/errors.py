@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from tensorhub_contracts.refusal_codes import explanations
+
 
 def writable(text: str) -> str:
     """Spell out what UTF-8 cannot hold, as Python would in a string; text that it can hold is left as it is."""
@@ -24,13 +26,15 @@ class Violation(msgspec.Struct, frozen=True):
     object: str
     expected: str
     found: str
-    remedy: str
+    remedy: str = ""
     shard: str = ""
     resembles: str = ""
     component: str = ""
 
     def __post_init__(self) -> None:
-        """Make every field text that can be written: names of files and tensors may hold what UTF-8 cannot."""
+        """Make every field text that can be written, and take the remedy from the list of codes if none is given."""
+        if not self.remedy:
+            msgspec.structs.force_setattr(self, "remedy", explanations()[self.code].remedy)
         for name in ("object", "expected", "found", "shard", "component"):
             text = getattr(self, name)
             if not text.isascii():

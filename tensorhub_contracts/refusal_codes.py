@@ -10,8 +10,6 @@ from typing import Literal
 
 import msgspec
 
-from tensorhub_contracts.documents import structure
-
 Group = Literal["handle", "container", "declaration", "layout", "unit", "gate", "plugin", "loading", "converting"]
 
 
@@ -28,4 +26,4 @@ class Explanation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def explanations() -> Mapping[str, Explanation]:
     """Return the explanation of every code, in the order of the list."""
     path = Path(__file__).with_name("refusal_codes.toml")
-    return structure(tomllib.loads(path.read_text("utf-8")), dict[str, Explanation], name=path.name)
+    return msgspec.convert(tomllib.loads(path.read_text("utf-8")), dict[str, Explanation])

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 
-import msgspec
+import attrs
 
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
+from tensorhub_contracts.checkpoints.geometry import write_shape
 from tensorhub_contracts.inspection.declarations import DeclaredContracts, declared_contracts
-from tensorhub_contracts.inspection.grouping import Signature, TensorGroups
+from tensorhub_contracts.inspection.grouping import TensorGroups, UnitGeometry
+from tensorhub_contracts.inspection.scale_shapes import describe_grid
 from tensorhub_contracts.inspection.unit_matching import Finding, UnitJudge, UnitLayout
 from tensorhub_contracts.registry.registry import Registry
-from tensorhub_contracts.registry.sidecar_names import SidecarNames
 
 Judgement = UnitLayout | tuple[Finding, ...]
 
 
-class Candidates(msgspec.Struct, frozen=True, dict=True, eq=False):
+@attrs.frozen(eq=False)
+class Candidates:
     """Everything that the choice of a contract rests on. A contract is judged when it is first asked for."""
 
     checkpoint: Checkpoint
@@ -25,7 +27,8 @@ class Candidates(msgspec.Struct, frozen=True, dict=True, eq=False):
     groups: TensorGroups
     declared: DeclaredContracts
     judge: UnitJudge
-    known: dict[str, Mapping[Signature, Judgement]] = {}
+    #: What was judged so far, by handle.
+    known: dict[str, Mapping[UnitGeometry, Judgement]] = attrs.field(factory=dict)
 
     @property
     def quantized(self) -> bool:
@@ -37,31 +40,66 @@ class Candidates(msgspec.Struct, frozen=True, dict=True, eq=False):
         """The handles of the contracts that have units."""
         return tuple(handle for handle, contract in self.registry.contracts.items() if contract.quantized)
 
-    def judged(self, handle: str) -> Mapping[Signature, Judgement]:
-        """Return what each signature is in a contract; nothing for a contract that has no units."""
+    def judged(self, handle: str) -> Mapping[UnitGeometry, Judgement]:
+        """Return what each geometry is in a contract; nothing for a contract that has no units."""
         if handle not in self.known:
             contract = self.registry.contracts[handle]
-            signatures = self.groups.quantized if contract.quantized else ()
-            self.known[handle] = {signature: self.judge.judge(signature, contract) for signature in signatures}
+            geometries = self.groups.quantized if contract.quantized else ()
+            self.known[handle] = {geometry: self.judge.judge(geometry, contract) for geometry in geometries}
         return self.known[handle]
 
-    def is_full(self, handle: str) -> bool:
+    def matches_all(self, handle: str) -> bool:
         """Whether every unit is in a contract, with no sidecar left over."""
         judged = self.judged(handle)
         return bool(judged) and not self.groups.orphans and all(isinstance(each, UnitLayout) for each in judged.values())
 
     @cached_property
-    def full(self) -> tuple[str, ...]:
+    def matching_contracts(self) -> tuple[str, ...]:
         """The contracts that every unit is in, with no sidecar left over."""
-        return tuple(handle for handle in self.quantized_contracts if self.is_full(handle))
+        return tuple(handle for handle in self.quantized_contracts if self.matches_all(handle))
 
     def matched(self, handle: str) -> int:
         """Return how many units are in a contract."""
         judged = self.judged(handle)
-        return sum(len(self.groups.quantized[signature]) for signature, each in judged.items() if isinstance(each, UnitLayout))
+        return sum(len(self.groups.quantized[geometry]) for geometry, each in judged.items() if isinstance(each, UnitLayout))
+
+    def contracts_of(self, geometry: UnitGeometry) -> list[str]:
+        """Return the contracts that units of a geometry are in, but for one in which a missing scale is no fault."""
+        contracts = self.registry.contracts
+        return [
+            handle
+            for handle in self.quantized_contracts
+            if not contracts[handle].whole_tree and isinstance(self.judged(handle)[geometry], UnitLayout)
+        ]
+
+    @cached_property
+    def resembles(self) -> tuple[str, ...]:
+        """The contracts that all units are in, whatever is declared, or else those that some are in, most units first."""
+        if self.matching_contracts:
+            return self.matching_contracts
+        contracts = self.registry.contracts
+        counts = {handle: self.matched(handle) for handle in self.quantized_contracts if not contracts[handle].whole_tree}
+        return tuple(handle for handle, count in sorted(counts.items(), key=lambda item: -item[1]) if count)
+
+    def look_like(self) -> str:
+        """Return, for a message, what the first unit is made of and which contracts all units are in."""
+        geometry = next(iter(self.groups.quantized), None)
+        if geometry is None:
+            return "no unit: nothing in the tree is quantized"
+        known = " or ".join(self.matching_contracts[:2])
+        return f"units like {describe_unit(geometry)}" + (f", as in {known}" if known else "")
 
 
 def gather_candidates(checkpoint: Checkpoint, registry: Registry, groups: TensorGroups) -> Candidates:
     """Return what is known of a checkpoint before a contract is chosen."""
-    judge = UnitJudge(SidecarNames(registry.sidecars, registry.payloads))
-    return Candidates(checkpoint, registry, groups, declared_contracts(checkpoint.declarations, registry), judge)
+    declared = declared_contracts(checkpoint.declarations, registry)
+    return Candidates(checkpoint, registry, groups, declared, UnitJudge(registry.sidecar_names))
+
+
+def describe_unit(geometry: UnitGeometry) -> str:
+    """Write a unit's tensors for a message: weight, then each sidecar with what its shape looks like."""
+    parts = [f"{geometry.suffix or 'parameter'} {geometry.dtype} {write_shape(geometry.shape)}"]
+    for sidecar in geometry.sidecars:
+        words = describe_grid(geometry.shape, sidecar.shape)
+        parts.append(f"{sidecar.name} {sidecar.dtype} {write_shape(sidecar.shape)}" + (f" ({words})" if words else ""))
+    return ", ".join(parts)

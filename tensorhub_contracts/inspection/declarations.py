@@ -5,165 +5,161 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import msgspec
+import attrs
 
 from tensorhub_contracts.checkpoints.config_files import DeclarationSource
-from tensorhub_contracts.checkpoints.geometry import write_shape
 from tensorhub_contracts.errors import Violation
+from tensorhub_contracts.inspection.declaration_words import describe_declaration, layout_keys, write_value, write_wanted
 from tensorhub_contracts.registry.contract import Contract, Declares, Requirement
 from tensorhub_contracts.registry.registry import Registry
 
 _ABSENT: Final = object()
-_FROM_EXPORT = "Take the configuration from the export that wrote the weights."
 
 
-class DeclaredContracts(msgspec.Struct, frozen=True):
-    """Which contracts the sources of a checkpoint declare.
+@attrs.frozen
+class Fault:
+    """A requirement that a declaration does not meet."""
 
-    `handles` are those that every source declares; `addressed` are those whose method some source names, whatever
-    else is wrong with it; `by_source` says for each source which it declares by itself.
-    """
+    code: str
+    #: The key, with dots where it steps into objects.
+    key: str
+    expected: str
+    found: str
 
-    handles: frozenset[str]
+
+@attrs.frozen
+class SourceJudgement:
+    """What one declaration says by itself."""
+
+    source: DeclarationSource
+    #: The least that is wrong if it is to declare a contract, by handle; contracts that this kind of source cannot declare have none.
+    faults: Mapping[str, tuple[Fault, ...]]
+    #: The contracts whose method it names, whatever else is wrong with it.
     addressed: frozenset[str]
-    by_source: tuple[tuple[DeclarationSource, frozenset[str]], ...]
+
+    @property
+    def declares(self) -> frozenset[str]:
+        """The contracts that it declares."""
+        return frozenset(handle for handle, faults in self.faults.items() if not faults)
+
+
+@attrs.frozen
+class DeclaredContracts:
+    """Which contracts the declarations of a checkpoint declare."""
+
+    #: Those that every declaration declares.
+    handles: frozenset[str]
+    #: Those whose method some declaration names, whatever else is wrong with it.
+    addressed: frozenset[str]
+    by_source: tuple[SourceJudgement, ...]
 
     @property
     def conflict(self) -> bool:
         """Whether two sources declare different layouts."""
-        sources = self.by_source
-        if len(sources) < 2:
+        judged = self.by_source
+        if len(judged) < 2:
             return False
-        if not self.handles and any(handles for _, handles in sources):
+        if not self.handles and any(each.declares for each in judged):
             return True
         return any(
-            first.kind == other.kind and _layout_keys(first.content) != _layout_keys(other.content)
-            for place, (first, _) in enumerate(sources)
-            for other, _ in sources[place + 1 :]
+            first.source.kind == other.source.kind and layout_keys(first.source.content) != layout_keys(other.source.content)
+            for place, first in enumerate(judged)
+            for other in judged[place + 1 :]
         )
 
 
 def declared_contracts(sources: tuple[DeclarationSource, ...], registry: Registry) -> DeclaredContracts:
     """Return the contracts that all sources together declare: the intersection of what each allows."""
-    by_source = tuple(
-        (
-            source,
-            frozenset(
-                contract.handle
-                for contract in registry.contracts.values()
-                if any(each.source == source.kind and not _faults(source, each) for each in contract.declares)
-            ),
-        )
-        for source in sources
-    )
-    handles = frozenset.intersection(*(each for _, each in by_source)) if by_source else frozenset()
-    addressed = frozenset(
-        contract.handle
-        for contract in registry.contracts.values()
-        if any(each.source == source.kind and _names_method(source, each) for each in contract.declares for source in sources)
-    )
-    return DeclaredContracts(handles, addressed, by_source)
-
-
-def _names_method(source: DeclarationSource, declares: Declares) -> bool:
-    """Whether the source names the method that a contract is declared by, where the contract asks for one."""
-    return not any(key == "quant_method" for _, key, _, _ in _faults(source, declares))
+    judged = tuple(_judge(source, registry) for source in sources)
+    handles = frozenset.intersection(*(each.declares for each in judged)) if judged else frozenset()
+    return DeclaredContracts(handles, frozenset().union(*(each.addressed for each in judged)), judged)
 
 
 def declaration_violations(declared: DeclaredContracts, contract: Contract, registry: Registry) -> list[Violation]:
     """Return what is wrong with the declaration for a checkpoint that is to be in `contract`."""
     violations = []
     if declared.conflict:
-        found = "; ".join(f"{source.where} declares {_brief(source.content)}" for source, _ in declared.by_source)
-        remedy = f"Keep the declaration that belongs to the weights. {_FROM_EXPORT}"
-        violations.append(
-            Violation(
-                code="declaration-conflict",
-                object="quantization declaration",
-                expected="one layout, however often declared",
-                found=found,
-                remedy=remedy,
-            )
-        )
+        found = "; ".join(f"{each.source.where} declares {describe_declaration(each.source.content)}" for each in declared.by_source)
+        expected = "one layout, however often declared"
+        violations.append(Violation(code="declaration-conflict", object="quantization declaration", expected=expected, found=found))
     if not contract.declares:
-        violations += (
-            Violation(
-                code="declaration-mismatch",
-                object=source.where,
-                expected=f"no quantization declared: {contract.handle} declares nothing",
-                found=_brief(source.content),
-                remedy=_FROM_EXPORT,
-            )
-            for source, _ in declared.by_source
-        )
+        expected = f"no quantization declared: {contract.handle} declares nothing"
+        violations += (_mismatch(each.source, expected) for each in declared.by_source)
     elif not declared.by_source:
-        wanted = " or ".join(dict.fromkeys(_describe(each) for each in contract.declares))
-        remedy = "Add the configuration file that the producer wrote. A layout is never assumed from the bytes alone."
-        violations.append(
-            Violation(
-                code="declaration-missing",
-                object="quantization_config",
-                expected=f"a declaration of {contract.handle}: {wanted}",
-                found="none",
-                remedy=remedy,
-            )
-        )
-    elif contract.handle not in declared.handles:
-        for source, handles in declared.by_source:
-            if contract.handle not in handles:
-                violations += _source_violations(source, contract, registry)
+        wanted = " or ".join(dict.fromkeys(map(_describe, contract.declares)))
+        expected = f"a declaration of {contract.handle}: {wanted}"
+        violations.append(Violation(code="declaration-missing", object="quantization_config", expected=expected, found="none"))
+    else:
+        for each in declared.by_source:
+            if contract.handle not in each.declares:
+                violations += _source_violations(each, contract, registry)
     return violations
 
 
 def declared_block(sources: tuple[DeclarationSource, ...]) -> tuple[int, int] | None:
     """Return the `weight_block_size` that the sources agree on, if it is two positive whole numbers."""
     declared = [source.content.get("weight_block_size") for source in sources]
-    blocks = {(block[0], block[1]) for block in declared if block is not None and _is_block(block)}
+    blocks = {(block[0], block[1]) for block in declared if block is not None and is_block(block)}
     return blocks.pop() if len(blocks) == 1 else None
 
 
-def _source_violations(source: DeclarationSource, contract: Contract, registry: Registry) -> Iterator[Violation]:
-    alternatives = [each for each in contract.declares if each.source == source.kind]
-    if not alternatives:
-        expected = f"a declaration of {contract.handle}, in {' or '.join(each.source for each in contract.declares)}"
-        yield Violation(
-            code="declaration-mismatch", object=source.where, expected=expected, found=_brief(source.content), remedy=_FROM_EXPORT
-        )
+def is_block(value: Any) -> bool:
+    """Whether a declared value is a block: two whole numbers above 0."""
+    return type(value) is list and len(value) == 2 and all(type(each) is int and each > 0 for each in value)
+
+
+def _judge(source: DeclarationSource, registry: Registry) -> SourceJudgement:
+    faults: dict[str, tuple[Fault, ...]] = {}
+    addressed = set()
+    for contract in registry.contracts.values():
+        alternatives = [tuple(_faults(source, each)) for each in contract.declares if each.source == source.kind]
+        if alternatives:
+            faults[contract.handle] = min(alternatives, key=len)
+        if any(all(fault.key != "quant_method" for fault in each) for each in alternatives):
+            addressed.add(contract.handle)
+    return SourceJudgement(source, faults, frozenset(addressed))
+
+
+def _source_violations(judged: SourceJudgement, contract: Contract, registry: Registry) -> Iterator[Violation]:
+    source = judged.source
+    if contract.handle not in judged.faults:
+        yield _mismatch(source, f"a declaration of {contract.handle}, in {' or '.join(each.source for each in contract.declares)}")
         return
-    faults = min((_faults(source, each) for each in alternatives), key=len)
-    for code, key, expected, found in faults:
-        if code == "declaration-mismatch" and key in ("quant_method", "quant_algo") and not _known(key, source, registry):
-            code = "declaration-unknown"
-        yield Violation(code=code, object=f"{source.where}: {key}", expected=expected, found=found, remedy=_FROM_EXPORT)
+    for fault in judged.faults[contract.handle]:
+        unknown = fault.code == "declaration-mismatch" and fault.key in ("quant_method", "quant_algo")
+        code = "declaration-unknown" if unknown and not _known(fault.key, source, registry) else fault.code
+        yield Violation(code=code, object=f"{source.where}: {fault.key}", expected=fault.expected, found=fault.found)
 
 
-def _faults(source: DeclarationSource, declares: Declares) -> list[tuple[str, str, str, str]]:
-    """Return (code, key, expected, found) for each requirement that the source does not meet."""
-    faults = []
+def _mismatch(source: DeclarationSource, expected: str) -> Violation:
+    found = describe_declaration(source.content)
+    return Violation(code="declaration-mismatch", object=source.where, expected=expected, found=found)
+
+
+def _faults(source: DeclarationSource, declares: Declares) -> Iterator[Fault]:
+    """Yield each requirement that the source does not meet."""
     for requirement in declares.require:
-        for path, value in _values(source.content, requirement.key.split("."), ""):
-            fault = _fault(requirement, value)
+        for key, value in _values(source.content, requirement.key.split("."), ""):
+            fault = _fault(requirement, key, value)
             if fault is not None:
-                faults.append((fault[0], path, fault[1], fault[2]))
-    return faults
+                yield fault
 
 
-def _fault(requirement: Requirement, value: Any) -> tuple[str, str, str] | None:
+def _fault(requirement: Requirement, key: str, value: Any) -> Fault | None:
+    wanted = write_wanted(requirement)
     if requirement.null:
-        return None if value is None or value is _ABSENT else ("declaration-mismatch", "null", _show(value))
+        return None if value is None or value is _ABSENT else Fault("declaration-mismatch", key, wanted, write_value(value))
     if value is _ABSENT or value is None:
-        wanted = _wanted(requirement)
-        return (
-            None if requirement.optional else ("declaration-incomplete", wanted, "null" if value is None else "nothing: the key is absent")
-        )
+        found = "null" if value is None else "nothing: the key is absent"
+        return None if requirement.optional else Fault("declaration-incomplete", key, wanted, found)
     if isinstance(requirement.equals, tuple):
-        if not _is_block(value):
-            return ("declaration-invalid", f"two whole numbers above 0, namely {_wanted(requirement)}", _show(value))
-        return None if tuple(value) == requirement.equals else ("declaration-mismatch", _wanted(requirement), _show(value))
+        if not is_block(value):
+            return Fault("declaration-invalid", key, f"two whole numbers above 0, namely {wanted}", write_value(value))
+        return None if tuple(value) == requirement.equals else Fault("declaration-mismatch", key, wanted, write_value(value))
     allowed = requirement.any_of or (requirement.equals,)
     if type(value) is not type(allowed[0]):
-        return ("declaration-invalid", _wanted(requirement), _show(value))
-    return None if value in allowed else ("declaration-mismatch", _wanted(requirement), _show(value))
+        return Fault("declaration-invalid", key, wanted, write_value(value))
+    return None if value in allowed else Fault("declaration-mismatch", key, wanted, write_value(value))
 
 
 def _values(content: Any, steps: list[str], path: str) -> Iterator[tuple[str, Any]]:
@@ -185,10 +181,6 @@ def _values(content: Any, steps: list[str], path: str) -> Iterator[tuple[str, An
         yield path + dot + ".".join(steps), _ABSENT
 
 
-def _is_block(value: Any) -> bool:
-    return type(value) is list and len(value) == 2 and all(type(each) is int and each > 0 for each in value)
-
-
 def _known(key: str, source: DeclarationSource, registry: Registry) -> bool:
     """Whether some contract is declared by this value of `quant_method` or `quant_algo`."""
     return any(
@@ -199,41 +191,5 @@ def _known(key: str, source: DeclarationSource, registry: Registry) -> bool:
     )
 
 
-#: Keys that list modules: they are cross-checked with the bytes and declare no layout.
-MODULE_LISTS: Final = ("modules_to_not_convert", "ignore", "exclude_modules", "ignored_layers", "modules_to_not_quantize")
-
-
-def _layout_keys(content: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in content.items() if key not in MODULE_LISTS and value is not None}
-
-
-def _brief(content: Mapping[str, Any]) -> str:
-    """Write the keys that declare a layout, short enough for a message."""
-    shown = ", ".join(f"{key}={_show(value)}" for key, value in _layout_keys(content).items())
-    return (shown if len(shown) <= 160 else shown[:157] + "...") or "nothing"
-
-
 def _describe(declares: Declares) -> str:
-    return ", ".join(f"{each.key}={_wanted(each)}" for each in declares.require if not each.optional)
-
-
-def _wanted(requirement: Requirement) -> str:
-    if requirement.null:
-        return "null"
-    if isinstance(requirement.equals, tuple):
-        return write_shape(requirement.equals)
-    return " or ".join(_show(each) for each in requirement.any_of or (requirement.equals,))
-
-
-def _show(value: Any) -> str:
-    if isinstance(value, str):
-        text = f'"{value}"' if value.isprintable() else ascii(value)
-    elif type(value) is list and len(value) == 2 and _is_block(value) and value[0] == 1:
-        text = f"{write_shape(value)} (row groups of {value[1]})"
-    else:
-        text = (
-            {True: "true", False: "false", None: "null"}.get(value, ascii(value))
-            if not isinstance(value, dict | list | int | float)
-            else ascii(value)
-        )
-    return text if len(text) <= 80 else text[:77] + "..."
+    return ", ".join(f"{each.key}={write_wanted(each)}" for each in declares.require if not each.optional)

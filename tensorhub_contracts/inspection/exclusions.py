@@ -10,30 +10,31 @@ import re
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
-import msgspec
+import attrs
 
 from tensorhub_contracts.checkpoints.config_files import DeclarationSource
 from tensorhub_contracts.errors import Violation
-from tensorhub_contracts.inspection.declarations import MODULE_LISTS
+from tensorhub_contracts.inspection.declaration_words import MODULE_LISTS
 
 _PATTERN_LENGTH_LIMIT = 1_000
 _REPAIR = "Correct the entry in the configuration, or remove it: it never changes how bytes are read."
 
 
-class ExclusionReport(msgspec.Struct, frozen=True):
-    """What the cross-check found.
+@attrs.frozen
+class ExclusionReport:
+    """What the cross-check found."""
 
-    `entries` counts the distinct entries, `matched` those that match a module. `contradicted` pairs an entry with a
-    quantized unit that it covers. `by_suffix` are entries that match only when a prefix is put before them.
-    `unlisted` are unquantized matrices that no entry covers. `not_evaluated` are patterns that could take unbounded time.
-    """
-
+    #: How many distinct entries there are, and how many match a module.
     entries: int = 0
     matched: int = 0
+    #: Entries that cover a quantized unit, each with the first one.
     contradicted: tuple[tuple[str, str], ...] = ()
+    #: Entries that match only when a prefix is put before them.
     by_suffix: tuple[str, ...] = ()
     unmatched: tuple[str, ...] = ()
+    #: Unquantized matrices that no entry covers.
     unlisted: tuple[str, ...] = ()
+    #: Patterns that could take unbounded time.
     not_evaluated: tuple[str, ...] = ()
     violations: tuple[Violation, ...] = ()
 

@@ -4,49 +4,66 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import msgspec
+import attrs
 
 from tensorhub_contracts.checkpoints.geometry import NARROW_FLOAT, PACKED, WIDE_FLOAT, Geometry
 from tensorhub_contracts.registry.contract import SidecarName
 from tensorhub_contracts.registry.sidecar_names import SidecarNames
 
-#: A sidecar of a signature: the sidecar's suffix, dtype and shape.
-Side = tuple[str, str, tuple[int, ...]]
 
-#: What one quantized tensor looks like, without its name: what its name ends in (`.weight`, a payload's suffix or
-#: nothing), dtype, shape, sidecars sorted by name. Thousands of units share few signatures, so each is judged once.
-Signature = tuple[str, str, tuple[int, ...], tuple[Side, ...]]
+@attrs.frozen
+class Sidecar:
+    """A sidecar of a unit: the suffix of its name that the registry knows, its dtype and its shape."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
 
 
-class TensorGroups(msgspec.Struct, frozen=True):
-    """Every tensor of a checkpoint, exactly once: in a quantized group, an orphan, a cache scale, unquantized or other.
+@attrs.frozen(cache_hash=True)
+class UnitGeometry:
+    """What one quantized tensor looks like, without its name. Thousands of units share few geometries: each is judged once.
 
-    `quantized` maps a signature to the names of the primary tensors that have it. `orphans` are sidecars that belong
-    to no quantized tensor, with their sidecar. `unquantized` and `other` map the names of the rest to their geometry:
-    floating-point values of 16 bits or more, and integers, booleans and complex numbers.
+    `suffix` is what the tensor's name ends in: `.weight`, a payload's suffix, or nothing for a bare parameter. `dtype` and
+    `shape` are the tensor's own, as stored; `sidecars` are sorted by name.
     """
 
-    quantized: Mapping[Signature, list[str]]
+    suffix: str
+    dtype: str
+    shape: tuple[int, ...]
+    sidecars: tuple[Sidecar, ...]
+
+
+@attrs.frozen
+class TensorGroups:
+    """Every tensor of a checkpoint, exactly once: in a unit, an orphan, a cache scale, unquantized or other."""
+
+    #: The names of the weights of each geometry.
+    quantized: Mapping[UnitGeometry, list[str]]
+    #: Sidecars that belong to no quantized tensor, each with what its name means.
     orphans: tuple[tuple[str, SidecarName], ...]
+    #: Scales of the key and value cache, which scale no weight.
     cache_scales: tuple[str, ...]
+    #: Floating-point tensors of 16 bits or more.
     unquantized: Mapping[str, Geometry]
+    #: Integers, booleans and complex numbers.
     other: Mapping[str, Geometry]
 
 
-class _Growing:
-    """A signature while its sidecars are found one by one. Equal ones are one object, told apart by identity alone."""
+class _Unit:
+    """A geometry while its sidecars are found one by one, with the names that have it. Equal ones are one object."""
 
-    __slots__ = ("geometry", "names", "sides", "suffix")
+    __slots__ = ("geometry", "names", "sidecars", "suffix")
 
-    def __init__(self, suffix: str, geometry: Geometry, sides: tuple[Side, ...]) -> None:
+    def __init__(self, suffix: str, geometry: Geometry, sidecars: tuple[Sidecar, ...]) -> None:
         self.suffix = suffix
         self.geometry = geometry
-        self.sides = sides
+        self.sidecars = sidecars
         self.names: list[str] = []
 
 
-class _Seeds(dict[Geometry, "_Growing | None"]):
-    """Makes one signature without sidecars for each geometry, for names that end in `suffix`.
+class _NewUnits(dict[Geometry, "_Unit | None"]):
+    """Makes one unit without sidecars for each geometry, for names that end in `suffix`.
 
     Values of 16 bits and more and integers have none: under a name like that they are not quantized.
     """
@@ -55,19 +72,19 @@ class _Seeds(dict[Geometry, "_Growing | None"]):
         super().__init__()
         self.suffix = suffix
 
-    def __missing__(self, geometry: Geometry) -> _Growing | None:
-        self[geometry] = made = _Growing(self.suffix, geometry, ()) if geometry.dtype in NARROW_FLOAT else None
+    def __missing__(self, geometry: Geometry) -> _Unit | None:
+        self[geometry] = made = _Unit(self.suffix, geometry, ()) if geometry.dtype in NARROW_FLOAT else None
         return made
 
-    def of_packed(self, geometry: Geometry) -> _Growing:
-        """Return the signature of a tensor that is known to be quantized, whatever its dtype."""
+    def of_packed(self, geometry: Geometry) -> _Unit:
+        """Return the unit of a tensor that is known to be quantized, whatever its dtype."""
         made = self[geometry]
         if made is None:
-            made = self[geometry] = _Growing(self.suffix, geometry, ())
+            made = self[geometry] = _Unit(self.suffix, geometry, ())
         return made
 
 
-class _Sinks(dict[str, "list[tuple[str, Geometry]] | None"]):
+class _SidecarLists(dict[str, "list[tuple[str, Geometry]] | None"]):
     """Maps the last segment of a name to the list that collects the sidecars of its name, or None; remembers each answer."""
 
     def __init__(self, sidecar_names: SidecarNames) -> None:
@@ -77,21 +94,21 @@ class _Sinks(dict[str, "list[tuple[str, Geometry]] | None"]):
 
     def __missing__(self, segment: str) -> list[tuple[str, Geometry]] | None:
         sidecar = self.sidecar_names[segment]
-        self[segment] = sink = None if sidecar is None else self.of_sidecar[sidecar.suffix]
-        return sink
+        self[segment] = listed = None if sidecar is None else self.of_sidecar[sidecar.suffix]
+        return listed
 
 
-class _Steps(dict[tuple[_Growing, Geometry], _Growing]):
-    """Makes the signature that another one becomes when a sidecar with this sidecar is found."""
+class _WithSidecar(dict[tuple[_Unit, Geometry], _Unit]):
+    """Makes the unit that another one becomes when a sidecar of this name is found."""
 
     def __init__(self, sidecar_suffix: str) -> None:
         super().__init__()
         self.sidecar_suffix = sidecar_suffix
 
-    def __missing__(self, step: tuple[_Growing, Geometry]) -> _Growing:
-        growing, geometry = step
-        sides = (*growing.sides, (self.sidecar_suffix, geometry.dtype, geometry.shape))
-        self[step] = made = _Growing(growing.suffix, growing.geometry, sides)
+    def __missing__(self, step: tuple[_Unit, Geometry]) -> _Unit:
+        unit, geometry = step
+        sidecars = (*unit.sidecars, Sidecar(self.sidecar_suffix, geometry.dtype, geometry.shape))
+        self[step] = made = _Unit(unit.suffix, unit.geometry, sidecars)
         return made
 
 
@@ -103,60 +120,60 @@ class Grouping:
     """
 
     def __init__(self, sidecar_names: SidecarNames) -> None:
-        self._leaf_names = sidecar_names
-        self._batches: list[dict[str, _Growing]] = []
-        self._seeds: dict[str, _Seeds] = {".weight": _Seeds(".weight")}
-        self._sinks = _Sinks(sidecar_names)
-        self._steps = {sidecar.suffix: _Steps(sidecar.suffix) for sidecar in sidecar_names.sidecars}
+        self._sidecar_names = sidecar_names
+        self._batches: list[dict[str, _Unit]] = []
+        self._new_units: dict[str, _NewUnits] = {".weight": _NewUnits(".weight")}
+        self._lists = _SidecarLists(sidecar_names)
+        self._with_sidecar = {sidecar.suffix: _WithSidecar(sidecar.suffix) for sidecar in sidecar_names.sidecars}
         self._waiting: list[tuple[str, SidecarName, Geometry]] = []
-        self._dense: dict[str, Geometry] = {}
+        self._unquantized: dict[str, Geometry] = {}
         self._other: dict[str, Geometry] = {}
 
     def add(self, batch: Iterable[tuple[str, Geometry]]) -> None:
         """Sort names into primary tensors, sidecars, unquantized and other, and give sidecars to the primaries of the batch."""
-        primaries: dict[str, _Growing] = {}
-        unquantized, other, sinks = self._dense, self._other, self._sinks
-        weights = self._seeds[".weight"]
+        primaries: dict[str, _Unit] = {}
+        unquantized, other, lists = self._unquantized, self._other, self._lists
+        weights = self._new_units[".weight"]
         for name, geometry in batch:
             # No sidecar is called "weight", so that most names are settled without cutting out their last segment.
             if name.endswith(".weight"):
-                growing = weights[geometry]
-                if growing is not None:
-                    primaries[name] = growing
+                unit = weights[geometry]
+                if unit is not None:
+                    primaries[name] = unit
                     continue
-            elif (sink := sinks[name[name.rfind(".") + 1 :]]) is not None:
-                sink.append((name, geometry))
+            elif (listed := lists[name[name.rfind(".") + 1 :]]) is not None:
+                listed.append((name, geometry))
                 continue
             elif geometry.dtype in NARROW_FLOAT:
-                primaries[name] = self._seed(name, geometry)
+                primaries[name] = self._new_unit(name, geometry)
                 continue
             (unquantized if geometry.dtype in WIDE_FLOAT else other)[name] = geometry
-        for sidecar in self._leaf_names.sidecars:
-            sidecars = sinks.of_sidecar[sidecar.suffix]
+        for sidecar in self._sidecar_names.sidecars:
+            sidecars = lists.of_sidecar[sidecar.suffix]
             if sidecars:
                 self._attach(sidecars, sidecar, primaries)
                 sidecars.clear()
         self._batches.append(primaries)
 
-    def _attach(self, sidecars: list[tuple[str, Geometry]], sidecar: SidecarName, primaries: dict[str, _Growing]) -> None:
+    def _attach(self, sidecars: list[tuple[str, Geometry]], sidecar: SidecarName, primaries: dict[str, _Unit]) -> None:
         """Give the sidecars of one name to the primary tensors of their batch; the others wait."""
-        steps, waiting = self._steps[sidecar.suffix], self._waiting
+        with_sidecar, waiting = self._with_sidecar[sidecar.suffix], self._waiting
         cut = -len(sidecar.suffix)
         beside = sidecar.beside[0] if sidecar.beside else ""
         for name, geometry in sidecars:
             primary = name[:cut] + beside if beside else name[:cut]
-            growing = primaries.get(primary)
-            if growing is None:
+            unit = primaries.get(primary)
+            if unit is None:
                 waiting.append((name, sidecar, geometry))
             else:
-                primaries[primary] = steps[growing, geometry]
+                primaries[primary] = with_sidecar[unit, geometry]
 
     def finish(self) -> TensorGroups:
         """Return the groups of all that was added."""
-        late: dict[str, _Growing] = {}
+        late: dict[str, _Unit] = {}
         for name, geometry in self._other.items():
-            if self._leaf_names.payload_of(name.rpartition(".")[2], geometry.dtype) is not None:
-                late[name] = self._seed(name, geometry)
+            if self._sidecar_names.payload_of(name.rpartition(".")[2], geometry.dtype) is not None:
+                late[name] = self._new_unit(name, geometry)
         self._batches.append(late)
         orphans: list[tuple[str, SidecarName]] = []
         cache_scales: list[str] = []
@@ -169,13 +186,13 @@ class Grouping:
                 if not sidecar.needs_quantized:
                     orphans.append((name, sidecar))
                 elif geometry.dtype in NARROW_FLOAT:  # an ordinary parameter that is called like a sidecar
-                    late[name] = self._seed(name, geometry)
+                    late[name] = self._new_unit(name, geometry)
                 else:
-                    (self._dense if geometry.dtype in WIDE_FLOAT else self._other)[name] = geometry
+                    (self._unquantized if geometry.dtype in WIDE_FLOAT else self._other)[name] = geometry
         other = {name: geometry for name, geometry in self._other.items() if name not in late}
-        return TensorGroups(self._by_signature(), tuple(orphans), tuple(cache_scales), self._dense, other)
+        return TensorGroups(self._by_geometry(), tuple(orphans), tuple(cache_scales), self._unquantized, other)
 
-    def _attach_late(self, name: str, sidecar: SidecarName, geometry: Geometry, batch_of: dict[str, dict[str, _Growing]]) -> bool:
+    def _attach_late(self, name: str, sidecar: SidecarName, geometry: Geometry, batch_of: dict[str, dict[str, _Unit]]) -> bool:
         """Give a sidecar to its primary tensor, whatever batch it is in; say whether there is one.
 
         An 8-bit integer tensor becomes a primary one when a sidecar belongs to it: that is what makes it packed.
@@ -184,35 +201,36 @@ class Grouping:
         for primary in (stem + each for each in sidecar.beside):
             if primary in batch_of:
                 batch = batch_of[primary]
-                batch[primary] = self._steps[sidecar.suffix][batch[primary], geometry]
+                batch[primary] = self._with_sidecar[sidecar.suffix][batch[primary], geometry]
                 return True
-            if primary in self._dense:
+            if primary in self._unquantized:
                 return False
             packed = self._other.get(primary)
             if packed is not None and packed.dtype in PACKED:
                 late = batch_of[primary] = self._batches[-1]
-                late[primary] = self._steps[sidecar.suffix][self._seed(primary, packed), geometry]
+                late[primary] = self._with_sidecar[sidecar.suffix][self._new_unit(primary, packed), geometry]
                 return True
         return False
 
-    def _seed(self, name: str, geometry: Geometry) -> _Growing:
-        suffix = self._leaf_names.primary_suffix(name)
-        if suffix not in self._seeds:
-            self._seeds[suffix] = _Seeds(suffix)
-        return self._seeds[suffix].of_packed(geometry)
+    def _new_unit(self, name: str, geometry: Geometry) -> _Unit:
+        suffix = self._sidecar_names.primary_suffix(name)
+        if suffix not in self._new_units:
+            self._new_units[suffix] = _NewUnits(suffix)
+        return self._new_units[suffix].of_packed(geometry)
 
-    def _by_signature(self) -> dict[Signature, list[str]]:
-        """Collect the names of each signature, in the order of the headers."""
-        found: list[_Growing] = []
+    def _by_geometry(self) -> dict[UnitGeometry, list[str]]:
+        """Collect the names of each geometry, in the order of the headers."""
+        found: list[_Unit] = []
         for batch in self._batches:
-            for name, growing in batch.items():
-                if not growing.names:
-                    found.append(growing)
-                growing.names.append(name)
-        quantized: dict[Signature, list[str]] = {}
+            for name, unit in batch.items():
+                if not unit.names:
+                    found.append(unit)
+                unit.names.append(name)
+        quantized: dict[UnitGeometry, list[str]] = {}
         for each in found:
-            signature = (each.suffix, each.geometry.dtype, each.geometry.shape, tuple(sorted(each.sides)))
-            quantized.setdefault(signature, []).extend(each.names)
+            sidecars = tuple(sorted(each.sidecars, key=attrs.astuple))
+            geometry = UnitGeometry(each.suffix, each.geometry.dtype, each.geometry.shape, sidecars)
+            quantized.setdefault(geometry, []).extend(each.names)
         return quantized
 
 

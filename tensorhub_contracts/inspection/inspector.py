@@ -8,13 +8,11 @@ from pathlib import Path
 from tensorhub_contracts.checkpoints.header import Source
 from tensorhub_contracts.checkpoints.read import Progress, read_checkpoint
 from tensorhub_contracts.errors import Refusal
-from tensorhub_contracts.inspection.exclusions import ExclusionReport
 from tensorhub_contracts.inspection.grouping import Grouping, group_tensors
 from tensorhub_contracts.inspection.identify import identify
 from tensorhub_contracts.inspection.result import Inspection
 from tensorhub_contracts.plugins.installed import installed_registry
 from tensorhub_contracts.registry.registry import Registry, resolve
-from tensorhub_contracts.registry.sidecar_names import SidecarNames
 
 
 def inspect(
@@ -37,14 +35,13 @@ def inspect(
     collecting = gc.isenabled()
     gc.disable()  # 100,000 entries make no cycles, and tracing them would take a third of the time
     try:
-        sidecar_names = SidecarNames(registry.sidecars, registry.payloads)
-        grouping = Grouping(sidecar_names)
+        grouping = Grouping(registry.sidecar_names)
         try:
             checkpoint = read_checkpoint(source, component, progress=progress, visit=grouping.add)
         except Refusal as refusal:
             return refused(source, component, refusal, nearest=wanted.handle if wanted else None)
         # If a tensor is held twice, the grouping saw both copies, and only one counts.
-        groups = group_tensors(checkpoint.tensors, sidecar_names) if checkpoint.held_twice else grouping.finish()
+        groups = group_tensors(checkpoint.tensors, registry.sidecar_names) if checkpoint.held_twice else grouping.finish()
         return identify(checkpoint, registry, groups, wanted)
     finally:
         if collecting:
@@ -61,12 +58,4 @@ def refused(source: Source | Path, component: str, refusal: Refusal, *, nearest:
         digest=None,
         nearest=nearest or refusal.nearest,
         violations=refusal.violations,
-        proved=(),
-        not_provable=(),
-        units_of={},
-        checkpoint=None,
-        groups=None,
-        exclusions=ExclusionReport(),
-        likeness=tuple,
-        observations=tuple,
     )

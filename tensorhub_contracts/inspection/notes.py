@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from tensorhub_contracts.checkpoints.geometry import WIDE_FLOAT
 from tensorhub_contracts.inspection.candidates import Candidates
 from tensorhub_contracts.inspection.exclusions import ExclusionReport
 from tensorhub_contracts.inspection.unit_matching import UnitLayout
@@ -35,9 +36,9 @@ def not_provable(candidates: Candidates, contract: Contract) -> Iterator[tuple[s
         if word == "grid-orientation":
             square = tuple(
                 name
-                for signature, judgement in candidates.judged(contract.handle).items()
+                for geometry, judgement in candidates.judged(contract.handle).items()
                 if isinstance(judgement, UnitLayout) and not judgement.orientation_shown
-                for name in candidates.groups.quantized[signature]
+                for name in candidates.groups.quantized[geometry]
             )
             if square:
                 yield NOT_PROVABLE[word], square
@@ -58,11 +59,12 @@ def notes(candidates: Candidates, contract: Contract, exclusions: ExclusionRepor
     if candidates.quantized:
         yield from _expert_gaps(name for names in groups.quantized.values() for name in names)
         yield from _declared_layers(candidates)
+    dtypes = set(_scale_dtypes(candidates, contract))
     for source in checkpoint.declarations:
-        if contract.handle == "hf.fp8-blockwise@1" and source.content.get("scale_fmt") == "ue8m0":
+        if source.content.get("scale_fmt") == "ue8m0" and not dtypes.isdisjoint(WIDE_FLOAT):
             yield f"{source.where}: scale_fmt ue8m0 is declared; that the stored scales are powers of two is not shown by headers"
-    if (dtypes := sorted(set(_scale_dtypes(candidates, contract)))) and len(dtypes) > 1:
-        yield f"scale grids of several dtypes, each expanded exactly to F32: {', '.join(dtypes)}"
+    if len(dtypes) > 1:
+        yield f"scale grids of several dtypes, each expanded exactly to F32: {', '.join(sorted(dtypes))}"
 
 
 def _scale_dtypes(candidates: Candidates, contract: Contract) -> Iterator[str]:

@@ -2,61 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
-import msgspec
+import attrs
 
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
 from tensorhub_contracts.errors import Refusal, Violation
+from tensorhub_contracts.inspection.candidates import Candidates
 from tensorhub_contracts.inspection.exclusions import ExclusionReport
 from tensorhub_contracts.inspection.grouping import TensorGroups
+from tensorhub_contracts.inspection.notes import notes
 from tensorhub_contracts.inspection.unit_matching import UnitLayout
 from tensorhub_contracts.registry.contract import Contract
 
 
-class Unit(msgspec.Struct, frozen=True):
+@attrs.frozen
+class Unit:
     """One quantized module: the weight's name and the layout that was proved for it."""
 
     name: str
     layout: UnitLayout
 
 
-class Inspection(msgspec.Struct, frozen=True, dict=True, eq=False):
-    """The result of an inspection.
-
-    `contract` is the handle that was proved and `digest` its digest, or None if the checkpoint is refused; then
-    `violations` says why, all of it. `nearest` is the contract that the violations were judged against. `units_of` maps
-    each layout to the names of the weights that have it, for the units that are in the judged contract. `not_provable`
-    pairs what headers cannot show with the units concerned (empty: all of them). `likeness` and `observations` work out
-    `resembles` and the notes. `facts` are those of the judged contract.
-    """
+@attrs.frozen(eq=False)
+class Inspection:
+    """The result of an inspection."""
 
     path: str
+    #: The sub-folder of a pipeline, or empty.
     component: str
+    #: The handle that was proved and its digest, or None if the checkpoint is refused.
     contract: str | None
     digest: str | None
+    #: The contract that the checkpoint was judged against.
     nearest: str | None
+    #: Why the checkpoint is refused: everything, not the first.
     violations: tuple[Violation, ...]
-    proved: tuple[str, ...]
-    not_provable: tuple[tuple[str, tuple[str, ...]], ...]
-    units_of: Mapping[UnitLayout, Sequence[str]]
-    checkpoint: Checkpoint | None
-    groups: TensorGroups | None
-    exclusions: ExclusionReport
-    likeness: Callable[[], tuple[str, ...]]
-    observations: Callable[[], Iterable[str]]
+    #: What the headers prove, in sentences.
+    proved: tuple[str, ...] = ()
+    #: What headers cannot show, each with the units concerned (empty: all of them).
+    not_provable: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    #: The names of the weights that have each layout, of the units that are in the judged contract.
+    units_of: Mapping[UnitLayout, Sequence[str]] = attrs.field(factory=dict)
+    #: What was read, and its tensors in groups; None if the container itself was refused.
+    checkpoint: Checkpoint | None = None
+    groups: TensorGroups | None = None
+    exclusions: ExclusionReport = attrs.field(factory=ExclusionReport)
+    #: What the verdict rests on, and the facts of the judged contract.
+    candidates: Candidates | None = None
     facts: Contract | None = None
 
-    @cached_property
+    @property
     def resembles(self) -> tuple[str, ...]:
         """The contracts that the bytes of all units look like, whatever is declared, or else those of some units."""
-        return self.likeness()
+        return self.candidates.resembles if self.candidates is not None else ()
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
         """What is worth a line and changes no verdict; worked out when it is first asked for."""
-        return tuple(self.observations())
+        if self.candidates is None or self.facts is None:
+            return ()
+        return tuple(notes(self.candidates, self.facts, self.exclusions))
 
     @cached_property
     def layouts(self) -> Mapping[str, UnitLayout]:

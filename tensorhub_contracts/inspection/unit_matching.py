@@ -1,47 +1,52 @@
-"""Judges one signature against one contract: which form it is in, or everything that differs."""
+"""Judges the geometry of a unit against one contract: which form it is in, or everything that differs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-import msgspec
+import attrs
 
 from tensorhub_contracts.checkpoints.geometry import write_shape
-from tensorhub_contracts.inspection.grouping import Side, Signature
+from tensorhub_contracts.inspection.grouping import Sidecar, UnitGeometry
 from tensorhub_contracts.inspection.scale_shapes import describe_grid, explain_grid
 from tensorhub_contracts.registry.contract import Contract, Form, TensorFacts
 from tensorhub_contracts.registry.shape_patterns import bind, expand, write_pattern
 from tensorhub_contracts.registry.sidecar_names import SidecarNames
 
 
-class Finding(msgspec.Struct, frozen=True):
-    """What is wrong with every unit of a signature; `sidecar` is the suffix of the sidecar concerned, or empty for the weight."""
+@attrs.frozen
+class Finding:
+    """What is wrong with every unit of a geometry."""
 
     code: str
+    #: The suffix of the sidecar concerned, or empty for the weight.
     sidecar: str
     expected: str
     found: str
-    remedy: str
+    #: What to do, where that is more than the list of codes says.
+    remedy: str = ""
 
 
-class UnitLayout(msgspec.Struct, frozen=True):
-    """The facts of a unit that was proved to be in a contract; all units of a signature share one.
-
-    `weight_shape` is in stored elements. `scale_name`, `scale_dtype` and `grid` describe the weight's scale, empty
-    where the contract has none; `experts` is 1 unless the weight is stacked. `block` is the contract's: rows, columns.
-    Blocks are counted from row 0 and column 0 of the stored weight, for each expert anew.
-    """
+@attrs.frozen(cache_hash=True)
+class UnitLayout:
+    """The facts of a unit that was proved to be in a contract; all units of a geometry share one."""
 
     contract: str
+    #: The name of the contract's form that it is in.
     form: str
     weight_dtype: str
+    #: In stored elements.
     weight_shape: tuple[int, ...]
+    #: What the name of the weight's scale ends in; empty, as is its dtype, where the contract has no scale.
     scale_name: str
     scale_dtype: str
+    #: The shape of the scale.
     grid: tuple[int, ...]
+    #: Rows and columns, from the contract. Blocks are counted from row 0 and column 0 of the stored weight, for each expert anew.
     block: tuple[int, int] | None
+    #: 1, unless the weight is a stack.
     experts: int
-    sides: tuple[Side, ...]
+    sidecars: tuple[Sidecar, ...]
 
     @property
     def orientation_shown(self) -> bool:
@@ -50,193 +55,138 @@ class UnitLayout(msgspec.Struct, frozen=True):
 
 
 class UnitJudge:
-    """Judges signatures against the contracts of a registry."""
+    """Judges the geometry of units against the contracts of a registry."""
 
     def __init__(self, sidecar_names: SidecarNames) -> None:
-        self._leaf_names = sidecar_names
+        self._sidecar_names = sidecar_names
         self._sidecars_of_form: dict[tuple[str, str], dict[str, TensorFacts]] = {}
 
-    def judge(self, signature: Signature, contract: Contract) -> UnitLayout | tuple[Finding, ...]:
-        """Return the unit's layout if the signature is in the contract, else what differs from the closest form."""
+    def judge(self, unit: UnitGeometry, contract: Contract) -> UnitLayout | tuple[Finding, ...]:
+        """Return the unit's layout if it is in the contract, else what differs from the closest form."""
         best: tuple[Finding, ...] = ()
         for form in contract.form:
-            findings = tuple(self._findings(signature, contract, form))
+            findings = tuple(self._findings(unit, contract, form))
             if not findings:
-                return self._layout(signature, contract, form)
+                return self._layout(unit, contract, form)
             if not best or _distance(findings) < _distance(best):
                 best = findings
         return best
 
-    def _sides_of(self, contract: Contract, form: Form) -> dict[str, TensorFacts]:
+    def _sidecars_of(self, contract: Contract, form: Form) -> dict[str, TensorFacts]:
         """Map the sidecar suffix of each sidecar of a form to its facts."""
         key = (contract.handle, form.name)
         if key not in self._sidecars_of_form:
             self._sidecars_of_form[key] = {
-                self._leaf_names.relative_to(form.primary.suffix, facts.suffix) or facts.suffix: facts
+                self._sidecar_names.relative_to(form.primary.suffix, facts.suffix) or facts.suffix: facts
                 for role, facts in form.tensors.items()
                 if role != "weight"
             }
         return self._sidecars_of_form[key]
 
-    def _layout(self, signature: Signature, contract: Contract, form: Form) -> UnitLayout:
-        _, dtype, shape, sides = signature
-        scale = next((each for each in sides if self.role(each[0]) == "weight-scale"), None)
-        symbols = next((found for pattern in form.primary.patterns if (found := bind(pattern, shape)) is not None), {})
+    def _layout(self, unit: UnitGeometry, contract: Contract, form: Form) -> UnitLayout:
+        scale = next((each for each in unit.sidecars if self.role(each.name) == "weight-scale"), None)
+        symbols = next((found for pattern in form.primary.patterns if (found := bind(pattern, unit.shape)) is not None), {})
         return UnitLayout(
             contract=contract.handle,
             form=form.name,
-            weight_dtype=dtype,
-            weight_shape=shape,
-            scale_name=scale[0] if scale else "",
-            scale_dtype=scale[1] if scale else "",
-            grid=scale[2] if scale else (),
+            weight_dtype=unit.dtype,
+            weight_shape=unit.shape,
+            scale_name=scale.name if scale else "",
+            scale_dtype=scale.dtype if scale else "",
+            grid=scale.shape if scale else (),
             block=contract.block,
             experts=symbols.get("experts", 1),
-            sides=sides,
+            sidecars=unit.sidecars,
         )
 
     def role(self, suffix: str) -> str:
-        """Return what the sidecar with this sidecar means."""
-        return next(sidecar.role for sidecar in self._leaf_names.sidecars if sidecar.suffix == suffix)
+        """Return what a sidecar whose name ends in `suffix` means."""
+        return next(sidecar.role for sidecar in self._sidecar_names.sidecars if sidecar.suffix == suffix)
 
-    def _findings(self, signature: Signature, contract: Contract, form: Form) -> Iterator[Finding]:
-        suffix, dtype, shape, _sides = signature
+    def _findings(self, unit: UnitGeometry, contract: Contract, form: Form) -> Iterator[Finding]:
         primary = form.primary
-        if primary.suffix and suffix != primary.suffix:
-            found = f"a name that ends in {suffix}" if suffix else "a bare parameter name"
-            yield Finding(
-                code="weight-name",
-                sidecar="",
-                expected=f"a name like {primary.name}",
-                found=found,
-                remedy="Rename it as the contract does, where it was made.",
-            )
-        if dtype not in primary.dtypes:
-            yield Finding(code="weight-dtype", sidecar="", expected=" or ".join(primary.dtypes), found=dtype, remedy=_dtype_remedy(dtype))
-        symbols = next((bound for pattern in primary.patterns if (bound := bind(pattern, shape)) is not None), None)
+        if primary.suffix and unit.suffix != primary.suffix:
+            found = f"a name that ends in {unit.suffix}" if unit.suffix else "a bare parameter name"
+            yield Finding(code="weight-name", sidecar="", expected=f"a name like {primary.name}", found=found)
+        if unit.dtype not in primary.dtypes:
+            expected, remedy = " or ".join(primary.dtypes), _dtype_remedy(unit.dtype)
+            yield Finding(code="weight-dtype", sidecar="", expected=expected, found=unit.dtype, remedy=remedy)
+        symbols = next((bound for pattern in primary.patterns if (bound := bind(pattern, unit.shape)) is not None), None)
         if symbols is None:
-            yield _weight_shape(primary, shape)
+            yield _weight_shape(primary, unit.shape)
         else:
             for symbol, factor in contract.multiple_of.items():
                 if symbols.get(symbol, 0) % factor:
-                    expected = f"{symbol} a multiple of {factor}"
-                    yield Finding(
-                        code="weight-alignment",
-                        sidecar="",
-                        expected=expected,
-                        found=f"{symbol} = {symbols[symbol]}",
-                        remedy="Leave this weight unquantized.",
-                    )
-        yield from self._side_findings(signature, contract, self._sides_of(contract, form), symbols)
+                    found = f"{symbol} = {symbols[symbol]}"
+                    yield Finding(code="weight-alignment", sidecar="", expected=f"{symbol} a multiple of {factor}", found=found)
+        wanted = self._sidecars_of(contract, form)
+        yield from self._missing(unit, wanted)
+        for sidecar in unit.sidecars:
+            if sidecar.name not in wanted:
+                yield self._unwanted(unit, sidecar, wanted)
+        for sidecar in unit.sidecars:
+            if sidecar.name in wanted:
+                yield from _sidecar_findings(unit, sidecar, wanted[sidecar.name], symbols)
 
-    def _side_findings(
-        self, signature: Signature, contract: Contract, wanted: dict[str, TensorFacts], symbols: dict[str, int] | None
-    ) -> Iterator[Finding]:
-        _, dtype, shape, sides = signature
-        present = {side[0] for side in sides}
-        strange = [side for side in sides if side[0] not in wanted]
-        strange_scale = any(self.role(side[0]) == "weight-scale" for side in strange)
-        for sidecar, facts in wanted.items():
-            if sidecar in present or facts.optional:
-                continue
-            if self.role(sidecar) == "weight-scale" and strange_scale:
-                continue  # the scale is there under another name, and that is what is reported
-            expected = f"{' or '.join(facts.dtypes)} {write_pattern(facts.patterns[0])}"
-            found = f"no such tensor beside {dtype} {write_shape(shape)}"
-            yield Finding(
-                code="scale-missing",
-                sidecar=sidecar,
-                expected=expected,
-                found=found,
-                remedy="Restore the scale from the original; it is never assumed to be 1.",
-            )
-        for sidecar, side_dtype, side_shape in strange:
-            yield self._strange(sidecar, side_dtype, side_shape, shape, wanted, present)
-        for sidecar, side_dtype, side_shape in sides:
-            if sidecar not in wanted:
-                continue
-            facts = wanted[sidecar]
-            if side_dtype not in facts.dtypes:
-                remedy = "Read it as what it is: exponents and 64-bit scales belong to other contracts."
-                yield Finding(code="scale-dtype", sidecar=sidecar, expected=" or ".join(facts.dtypes), found=side_dtype, remedy=remedy)
-            if symbols is not None:
-                shapes = [expand(pattern, symbols, side_shape) for pattern in facts.patterns]
-                if side_shape not in shapes:
-                    code, why = explain_grid(_logical(shape, symbols), side_shape, shapes[0])
-                    expected = " or ".join(map(write_shape, shapes)) + f" for weight {write_shape(shape)}"
-                    found = write_shape(side_shape) + (f": {why}" if why else "")
-                    yield Finding(
-                        code=code,
-                        sidecar=sidecar,
-                        expected=expected,
-                        found=found,
-                        remedy="Take weight and scale from one export; a scale is never reshaped.",
-                    )
+    def _missing(self, unit: UnitGeometry, wanted: Mapping[str, TensorFacts]) -> Iterator[Finding]:
+        """Yield each sidecar that is not there; a weight scale that is there under another name is reported as that."""
+        present = {sidecar.name for sidecar in unit.sidecars}
+        renamed = any(self.role(name) == "weight-scale" for name in present - wanted.keys())
+        for name, facts in wanted.items():
+            if name not in present and not facts.optional and not (renamed and self.role(name) == "weight-scale"):
+                expected = f"{' or '.join(facts.dtypes)} {write_pattern(facts.patterns[0])}"
+                found = f"no such tensor beside {unit.dtype} {write_shape(unit.shape)}"
+                yield Finding(code="scale-missing", sidecar=name, expected=expected, found=found)
 
-    def _strange(
-        self, sidecar: str, dtype: str, shape: tuple[int, ...], weight: tuple[int, ...], wanted: dict[str, TensorFacts], present: set[str]
-    ) -> Finding:
+    def _unwanted(self, unit: UnitGeometry, sidecar: Sidecar, wanted: Mapping[str, TensorFacts]) -> Finding:
         """A sidecar that the form does not have: a second scale, a scale of another layout, or a forbidden sidecar."""
-        found = f"{dtype} {write_shape(shape)}" + (f": {why}" if (why := describe_grid(weight, shape)) else "")
-        scales = [each for each in wanted if self.role(each) == "weight-scale"]
-        if self.role(sidecar) != "weight-scale":
-            remedy = "A tensor that the contract does not know changes how the weight is meant: remove it where the checkpoint is made."
-            return Finding(
-                code="sidecar-forbidden", sidecar=sidecar, expected="no such tensor in this contract", found=found, remedy=remedy
-            )
+        found = f"{sidecar.dtype} {write_shape(sidecar.shape)}"
+        found += f": {words}" if (words := describe_grid(unit.shape, sidecar.shape)) else ""
+        scales = [name for name in wanted if self.role(name) == "weight-scale"]
+        if self.role(sidecar.name) != "weight-scale":
+            return Finding(code="sidecar-forbidden", sidecar=sidecar.name, expected="no such tensor in this contract", found=found)
         if not scales:
-            return Finding(
-                code="scale-name-foreign",
-                sidecar=sidecar,
-                expected="no scale in this contract",
-                found=found,
-                remedy="Read the checkpoint as the contract it is in.",
-            )
-        if any(each in present for each in scales):
-            remedy = "Keep the one scale that the weight was quantized with."
-            return Finding(
-                code="scale-ambiguous", sidecar=sidecar, expected=f"one scale, {scales[0]}", found=f"a second one, {found}", remedy=remedy
-            )
-        remedy = "Read the checkpoint as the contract it is in; names are never aliased."
-        return Finding(code="scale-name-foreign", sidecar=sidecar, expected=f"the scale in {scales[0]}", found=found, remedy=remedy)
+            return Finding(code="scale-name-foreign", sidecar=sidecar.name, expected="no scale in this contract", found=found)
+        if any(each.name in scales for each in unit.sidecars):
+            expected = f"one scale, {scales[0]}"
+            return Finding(code="scale-ambiguous", sidecar=sidecar.name, expected=expected, found=f"a second one, {found}")
+        return Finding(code="scale-name-foreign", sidecar=sidecar.name, expected=f"the scale in {scales[0]}", found=found)
 
 
-def _logical(shape: tuple[int, ...], symbols: dict[str, int]) -> tuple[int, ...]:
+def _sidecar_findings(unit: UnitGeometry, sidecar: Sidecar, facts: TensorFacts, symbols: Mapping[str, int] | None) -> Iterator[Finding]:
+    """Yield what is wrong with a sidecar that the form has; its shape is judged only if the weight's is right."""
+    if sidecar.dtype not in facts.dtypes:
+        yield Finding(code="scale-dtype", sidecar=sidecar.name, expected=" or ".join(facts.dtypes), found=sidecar.dtype)
+    shapes = [expand(pattern, symbols, sidecar.shape) for pattern in facts.patterns] if symbols is not None else []
+    if symbols is not None and sidecar.shape not in shapes:
+        code, why = explain_grid(_logical(unit.shape, symbols), sidecar.shape, shapes[0])
+        expected = " or ".join(map(write_shape, shapes)) + f" for weight {write_shape(unit.shape)}"
+        yield Finding(code=code, sidecar=sidecar.name, expected=expected, found=write_shape(sidecar.shape) + (f": {why}" if why else ""))
+
+
+def _logical(shape: tuple[int, ...], symbols: Mapping[str, int]) -> tuple[int, ...]:
     """Return the weight's shape in elements: a packed one holds more of them than it has bytes."""
     return (*shape[:-2], symbols["out"], symbols["in"]) if len(shape) > 1 and {"out", "in"} <= symbols.keys() else shape
 
 
 def _distance(findings: tuple[Finding, ...]) -> tuple[int, int]:
-    """How far a signature is from a form: a form for weights of another rank is further than any other."""
+    """How far a unit is from a form: a form for weights of another rank is further than any other."""
     return (sum(finding.code in ("weight-rank", "weight-name") for finding in findings), len(findings))
 
 
 def _weight_shape(primary: TensorFacts, shape: tuple[int, ...]) -> Finding:
-    patterns = " or ".join(map(write_pattern, primary.patterns))
+    patterns, found = " or ".join(map(write_pattern, primary.patterns)), write_shape(shape)
     if 0 in shape:
-        return Finding(
-            code="weight-empty",
-            sidecar="",
-            expected=f"{patterns}, every dimension above 0",
-            found=write_shape(shape),
-            remedy="Remove the empty tensor.",
-        )
+        return Finding(code="weight-empty", sidecar="", expected=f"{patterns}, every dimension above 0", found=found)
     if all(len(pattern) != len(shape) for pattern in primary.patterns):
-        return Finding(
-            code="weight-rank",
-            sidecar="",
-            expected=patterns,
-            found=write_shape(shape),
-            remedy="Leave this tensor unquantized; the contract has no such unit.",
-        )
-    return Finding(
-        code="weight-shape", sidecar="", expected=patterns, found=write_shape(shape), remedy="Take the weight from the original."
-    )
+        return Finding(code="weight-rank", sidecar="", expected=patterns, found=found)
+    return Finding(code="weight-shape", sidecar="", expected=patterns, found=found)
 
 
 def _dtype_remedy(dtype: str) -> str:
+    """Return what to do about a weight of another dtype, where that is more than the list of codes says."""
     if dtype.endswith("FNUZ"):
         return "FNUZ bytes mean half as much: read them as what they are, in another contract."
     if dtype == "F8_E5M2":
         return "E5M2 bytes have other exponents: they belong to another contract."
-    return "Read the checkpoint as the contract it is in."
+    return ""

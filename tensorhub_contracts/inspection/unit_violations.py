@@ -1,54 +1,50 @@
-"""Packed weights without their sidecars: bytes that only the contract tells from ordinary integers."""
+"""Violations of single units: what differs from the contract, a sidecar without a weight, a packed weight without a sidecar."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator
-from functools import cached_property
+from collections.abc import Iterator
 
 from tensorhub_contracts.checkpoints.geometry import PACKED, write_shape
 from tensorhub_contracts.errors import Violation
 from tensorhub_contracts.inspection.candidates import Candidates
+from tensorhub_contracts.inspection.grouping import UnitGeometry
+from tensorhub_contracts.inspection.neighbours import Neighbours
+from tensorhub_contracts.inspection.unit_matching import Finding, UnitLayout
 from tensorhub_contracts.registry.contract import Contract, Form, TensorFacts
-from tensorhub_contracts.registry.registry import Registry
 from tensorhub_contracts.registry.shape_patterns import bind, write_pattern
-from tensorhub_contracts.registry.sidecar_names import SidecarNames
 
 
-class Siblings:
-    """Finds the tensors beside a weight; the names are sorted once, when the first weight without a scale is met."""
+def unit_violations(candidates: Candidates, contract: Contract) -> Iterator[Violation]:
+    """Yield what differs from the contract, unit by unit."""
+    judgements = candidates.judged(contract.handle)
+    neighbours = Neighbours(candidates.checkpoint.shard_of, candidates.registry.sidecar_names)
+    for geometry, names in candidates.groups.quantized.items():
+        judgement = judgements.get(geometry) or (_quantized_in_a_plain_tree(geometry, contract),)
+        if not isinstance(judgement, UnitLayout):
+            resembles = next((handle for handle in candidates.contracts_of(geometry) if handle != contract.handle), "")
+            for finding in judgement:
+                for name in names:
+                    yield _unit_violation(candidates, finding, name, resembles, neighbours)
 
-    def __init__(self, names: Iterable[str], registry: Registry) -> None:
-        self._names = names
-        self._leaf_names = SidecarNames(registry.sidecars)
 
-    def unknown(self, weight: str) -> str:
-        """Return, for a message, the tensors beside a weight that are neither its bias nor a sidecar that the registry knows.
-
-        Beside `x.weight` is what begins with `x.`; beside a bare parameter `x`, what begins with `x_`.
-        """
-        module = weight.removesuffix(".weight")
-        prefix = module + "." if module != weight else weight + "_"
-        found = []
-        for name in self._beginning_with(prefix):
-            rest = name[len(prefix) :]
-            last = name.rpartition(".")[2]
-            if "." not in rest and rest not in ("weight", "bias"):
-                sidecar = self._leaf_names[last]
-                if sidecar is None or sidecar.needs_quantized:
-                    found.append(last)
-        return ", ".join(found[:3])
-
-    @cached_property
-    def _sorted(self) -> list[str]:
-        return sorted(self._names)
-
-    def _beginning_with(self, prefix: str) -> Iterator[str]:
-        names = self._sorted
-        place = bisect_left(names, prefix)
-        while place < len(names) and names[place].startswith(prefix):
-            yield names[place]
-            place += 1
+def orphan_violations(candidates: Candidates) -> Iterator[Violation]:
+    """Yield a violation for each sidecar that belongs to no quantized tensor."""
+    tensors = candidates.checkpoint.tensors
+    for name, sidecar in candidates.groups.orphans:
+        owners = [name.removesuffix(sidecar.suffix) + each for each in sidecar.beside]
+        beside = next((owner for owner in owners if owner in tensors), "")
+        found = f"{tensors[name].dtype} {write_shape(tensors[name].shape)}"
+        if beside:
+            found += f" beside {beside}, which is {tensors[beside].dtype} and not quantized"
+        else:
+            found += " and no tensor that it could belong to"
+        yield Violation(
+            code="scale-orphan",
+            object=name,
+            expected=f"a quantized tensor named {' or '.join(owners) or 'like it'}",
+            found=found,
+            shard=candidates.checkpoint.shard_of[name],
+        )
 
 
 def packed_violations(candidates: Candidates, contract: Contract) -> Iterator[Violation]:
@@ -64,20 +60,58 @@ def packed_violations(candidates: Candidates, contract: Contract) -> Iterator[Vi
             shaped = any(bind(pattern, geometry.shape) is not None for pattern in weight.patterns)
             if geometry.dtype in weight.dtypes and name.endswith(weight.suffix) and shaped:
                 stem = name.removesuffix(weight.suffix)
-                expected = " and ".join(
-                    f"{stem}{each.suffix} {' or '.join(each.dtypes)} {write_pattern(each.patterns[0])}" for each in _sidecars(form)
-                )
-                found = f"no such tensor beside {geometry.dtype} {write_shape(geometry.shape)}"
-                remedy = "Restore the scale from the original; it is never assumed to be 1."
                 yield Violation(
                     code="scale-missing",
                     object=name,
-                    expected=expected,
-                    found=found,
-                    remedy=remedy,
+                    expected=" and ".join(
+                        f"{stem}{each.suffix} {' or '.join(each.dtypes)} {write_pattern(each.patterns[0])}" for each in _sidecars(form)
+                    ),
+                    found=f"no such tensor beside {geometry.dtype} {write_shape(geometry.shape)}",
                     shard=candidates.checkpoint.shard_of[name],
                 )
                 break
+
+
+def _quantized_in_a_plain_tree(geometry: UnitGeometry, contract: Contract) -> Finding:
+    return Finding(
+        code="weight-dtype",
+        sidecar="",
+        expected=f"no quantized tensor in {contract.handle}",
+        found=f"{geometry.dtype} {write_shape(geometry.shape)}",
+    )
+
+
+def _unit_violation(candidates: Candidates, finding: Finding, name: str, resembles: str, neighbours: Neighbours) -> Violation:
+    tensors, shard_of = candidates.checkpoint.tensors, candidates.checkpoint.shard_of
+    shown = _sidecar_of(candidates, name, finding.sidecar) if finding.sidecar else name
+    holder = shown if shown in tensors else name
+    if finding.code == "scale-missing":
+        unknown = neighbours.unknown_neighbours(name)
+        if unknown:
+            return Violation(
+                code="scale-name-unknown",
+                object=name,
+                expected=f"a scale named {shown}",
+                found=f"only {unknown} beside it",
+                shard=shard_of[name],
+            )
+        shown = name
+    return Violation(
+        code=finding.code,
+        object=shown,
+        expected=finding.expected,
+        found=finding.found,
+        remedy=finding.remedy,
+        shard=shard_of[holder],
+        resembles=resembles,
+    )
+
+
+def _sidecar_of(candidates: Candidates, weight: str, suffix: str) -> str:
+    """Return the name of the tensor that ends in `suffix` and belongs to a weight: the one that is there, or the first that could be."""
+    sidecar = next(each for each in candidates.registry.sidecars if each.suffix == suffix)
+    names = [weight[: len(weight) - len(beside)] + suffix for beside in sidecar.beside if weight.endswith(beside)]
+    return next((name for name in names if name in candidates.checkpoint.tensors), names[0] if names else weight + suffix)
 
 
 def _sidecars(form: Form) -> list[TensorFacts]:

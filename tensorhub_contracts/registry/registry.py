@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import tomllib
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,11 +24,12 @@ from tensorhub_contracts.registry.contract import (
     Superseded,
 )
 from tensorhub_contracts.registry.names import parse_handle
+from tensorhub_contracts.registry.sidecar_names import SidecarNames
 
 SCHEMA: Final = 1
 
 
-class Registry(msgspec.Struct, frozen=True):
+class Registry(msgspec.Struct, frozen=True, dict=True):
     """The contracts that this installation knows, with the sidecar names that tell layouts apart.
 
     `lanes` maps each body of the lane table to its facts, best rank first. `decoded` holds the handles that a decoder
@@ -45,6 +47,11 @@ class Registry(msgspec.Struct, frozen=True):
     decoded: frozenset[str]
     unavailable: tuple[str, ...] = ()
     known_digests: dict[str, str] = {}
+
+    @cached_property
+    def sidecar_names(self) -> SidecarNames:
+        """Which tensor is a sidecar, and of what, by the last segment of its name."""
+        return SidecarNames(self.sidecars, self.payloads)
 
     @property
     def unavailable_note(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Mapping
 
 import msgspec
 
@@ -62,7 +63,7 @@ def bind(pattern: tuple[Dimension, ...], shape: tuple[int, ...]) -> dict[str, in
     return symbols
 
 
-def expand(pattern: tuple[Dimension, ...], symbols: dict[str, int], found: tuple[int, ...]) -> tuple[int, ...]:
+def expand(pattern: tuple[Dimension, ...], symbols: Mapping[str, int], found: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape that the pattern asks for, given the symbols of the primary tensor.
 
     A symbol that the primary tensor does not bind stands for any size and takes the one found at the same place.

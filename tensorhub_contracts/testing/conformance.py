@@ -25,7 +25,7 @@ from tensorhub_contracts.testing.environments import derived_lanes, plugins_with
 from tensorhub_contracts.testing.header_faults import HEADER_FAULTS
 from tensorhub_contracts.testing.numbers import encoded, rounded_to_f32, values
 from tensorhub_contracts.testing.reference_formulas import FORMULAS
-from tensorhub_contracts.testing.sample_units import SampleUnit, StoredTensor, dense_tensors, sample_units, write_tree
+from tensorhub_contracts.testing.sample_units import SampleUnit, StoredTensor, sample_units, unquantized_tensors, write_tree
 
 #: What decoded weights may be, by the bits of the activations that they meet.
 _DTYPES = {16: ("BF16", "F16"), 32: ("F32",)}
@@ -149,7 +149,7 @@ class DecoderContractTests:
         for lane, dtype in self._ways():
             decoded = list(self.decode(inspection, lane=lane, dtype=dtype))
             assert sorted(name for name, _, _ in decoded) == sorted(set(tensors) - sidecars)
-            for name, tensor in dense_tensors(self._facts()).items():
+            for name, tensor in unquantized_tensors(self._facts()).items():
                 stored = _stored(_by_name(decoded)[name])
                 expected = tensor if self._facts().form or len(tensor.shape) < 2 else _as(dtype, tensor)
                 assert (stored.dtype, stored.shape, stored.data) == (expected.dtype, expected.shape, expected.data), name
@@ -211,7 +211,7 @@ class DecoderContractTests:
 
     def _tensors(self) -> dict[str, StoredTensor]:
         units = (zip(unit.names.values(), unit.tensors.values(), strict=True) for unit in sample_units(self._facts()))
-        return {**dense_tensors(self._facts()), **{name: tensor for pairs in units for name, tensor in pairs}}
+        return {**unquantized_tensors(self._facts()), **{name: tensor for pairs in units for name, tensor in pairs}}
 
     def _tree(self, folder: Path) -> Path:
         return write_tree(folder, self._facts(), self._tensors())

@@ -34,7 +34,7 @@ def missing_scale(unit: SampleUnit, contract: Contract, registry: Registry) -> D
     return _with(unit, "scale", None) if "scale" in unit.tensors else None
 
 
-def wrong_leaf(unit: SampleUnit, contract: Contract, registry: Registry) -> Damaged:
+def wrong_sidecar(unit: SampleUnit, contract: Contract, registry: Registry) -> Damaged:
     """The scale is named as another layout names it."""
     if "scale" not in unit.tensors:
         return None
@@ -91,7 +91,7 @@ def _is_free(unit: SampleUnit, contract: Contract) -> bool:
 #: Every fault, by a name that a test report can show.
 HEADER_FAULTS: Final[dict[str, Callable[[SampleUnit, Contract, Registry], Damaged]]] = {
     "missing scale": missing_scale,
-    "wrong sidecar": wrong_leaf,
+    "wrong sidecar": wrong_sidecar,
     "wrong rank": wrong_rank,
     "wrong grid": wrong_grid,
     "wrong scale dtype": wrong_scale_dtype,

@@ -65,14 +65,14 @@ def sample_units(contract: Contract) -> Iterator[SampleUnit]:
                     yield unit
 
 
-def dense_tensors(contract: Contract) -> dict[str, StoredTensor]:
+def unquantized_tensors(contract: Contract) -> dict[str, StoredTensor]:
     """Return tensors that nothing scales, of every dtype that the contract admits for them."""
     chance = random.Random(contract.handle + " dense")  # the same tree on every machine
     tensors = {}
     for place, dtype in enumerate(contract.unquantized.vector_dtypes):
-        tensors[f"model.norms.{place}.weight"] = _dense(dtype, (17,), chance)
+        tensors[f"model.norms.{place}.weight"] = _unquantized(dtype, (17,), chance)
     for place, dtype in enumerate(contract.unquantized.matrix_dtypes):
-        tensors[f"model.tables.{place}.weight"] = _dense(dtype, (5, 19), chance)
+        tensors[f"model.tables.{place}.weight"] = _unquantized(dtype, (5, 19), chance)
     return tensors
 
 
@@ -157,6 +157,6 @@ def _scale(place: int, dtype: str, chance: random.Random) -> float:
     return math.ldexp(1 + chance.random() * 0.96 + 0.01, exponent)
 
 
-def _dense(dtype: str, shape: tuple[int, ...], chance: random.Random) -> StoredTensor:
+def _unquantized(dtype: str, shape: tuple[int, ...], chance: random.Random) -> StoredTensor:
     numbers = [chance.gauss(0, 1) for _ in range(math.prod(shape))]
     return StoredTensor(dtype, shape, encoded(dtype, numbers))

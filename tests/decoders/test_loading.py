@@ -24,7 +24,7 @@ from tensorhub_contracts import DecodedTensor, Refusal, inspect, load
 from tensorhub_contracts.registry.registry import load_registry
 from tensorhub_contracts.testing.numbers import encoded, rounded_to_f32
 from tensorhub_contracts.testing.reference_formulas import FORMULAS
-from tensorhub_contracts.testing.sample_units import StoredTensor, dense_tensors, sample_units, write_tree
+from tensorhub_contracts.testing.sample_units import StoredTensor, sample_units, unquantized_tensors, write_tree
 from tests.support.tiny_models import dense_llama, fp8_llama, fp8_qwen3_moe
 
 BLOCKWISE = "hf.fp8-blockwise@1"
@@ -42,7 +42,7 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def sample(folder: Path, contract: str) -> Path:
     facts = load_registry().contracts[contract]
-    tensors = dense_tensors(facts)
+    tensors = unquantized_tensors(facts)
     for unit in sample_units(facts):
         tensors |= {unit.names[role]: tensor for role, tensor in unit.tensors.items()}
     return write_tree(folder, facts, tensors)
@@ -70,7 +70,7 @@ def test_what_is_loaded_is_the_formula(contract: str, lane: str, dtype: str, tmp
         numbers = [rounded_to_f32(value) for value in FORMULAS[facts.reference_dequant](unit)]
         assert loaded.weights[name].dtype is NAMES[dtype]
         assert same(loaded.weights[name], encoded(dtype, numbers)), name
-    for name, tensor in dense_tensors(facts).items():
+    for name, tensor in unquantized_tensors(facts).items():
         assert bytes_of(loaded.weights[name]) == tensor.data
     report = loaded.report
     assert report.lane.startswith(lane)
@@ -78,7 +78,7 @@ def test_what_is_loaded_is_the_formula(contract: str, lane: str, dtype: str, tmp
     assert {path: sorted(names) for path, names in report.compute_paths.items()} == {
         "cpu.upcast": sorted(unit.names["weight"] for unit in units)
     }
-    assert sorted(loaded.weights) == sorted([*(unit.names["weight"] for unit in units), *dense_tensors(facts)])
+    assert sorted(loaded.weights) == sorted([*(unit.names["weight"] for unit in units), *unquantized_tensors(facts)])
 
 
 def test_the_report_agrees_with_measured_storage(llama: Path) -> None:

@@ -33,9 +33,9 @@ def counted(inspection: Inspection) -> list[str]:
     assert groups is not None
     stems = {"_scale_inv": "", ".weight_scale": ".weight", ".weight_scale_2": ".weight", ".input_scale": ".weight"}
     names = [*groups.cache_scales, *groups.unquantized, *groups.other, *(name for name, _ in groups.orphans)]
-    for (_, _, _, sides), primaries in groups.quantized.items():
+    for geometry, primaries in groups.quantized.items():
         for name in primaries:
-            names += [name, *(name.removesuffix(stems[sidecar]) + sidecar for sidecar, _, _ in sides)]
+            names += [name, *(name.removesuffix(stems[sidecar.name]) + sidecar.name for sidecar in geometry.sidecars)]
     return sorted(names)
 
 

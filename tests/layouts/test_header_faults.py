@@ -10,14 +10,14 @@ from tensorhub_contracts import inspect
 from tensorhub_contracts.registry.contract import Contract
 from tensorhub_contracts.registry.registry import load_registry
 from tensorhub_contracts.testing.header_faults import HEADER_FAULTS
-from tensorhub_contracts.testing.sample_units import SampleUnit, StoredTensor, dense_tensors, sample_units, write_tree
+from tensorhub_contracts.testing.sample_units import SampleUnit, StoredTensor, sample_units, unquantized_tensors, write_tree
 
 REGISTRY = load_registry()
 QUANTIZED = [contract for contract in REGISTRY.contracts.values() if contract.quantized]
 
 
 def tensors_of(contract: Contract, units: list[SampleUnit]) -> dict[str, StoredTensor]:
-    found = dense_tensors(contract)
+    found = unquantized_tensors(contract)
     for unit in units:
         found |= {unit.names[role]: tensor for role, tensor in unit.tensors.items()}
     return found

@@ -10,7 +10,7 @@ import pytest
 
 from tensorhub_contracts import Demand, Refusal, derive_execution_lanes, inspect, satisfies
 from tensorhub_contracts.registry.registry import load_registry
-from tensorhub_contracts.testing.sample_units import dense_tensors, sample_units, write_tree
+from tensorhub_contracts.testing.sample_units import sample_units, unquantized_tensors, write_tree
 from tests.support.cli import tensorhub
 
 PLAIN = ["plain.bf16@1", "plain.f16@1", "plain.f32@1"]
@@ -19,7 +19,7 @@ QUANTIZED = ["hf.fp8-blockwise@1", "cozy.fp8-rowwise@1", "cozy.fp8-storage@1"]
 
 def sample(folder: Path, handle: str) -> Path:
     contract = load_registry().contracts[handle]
-    tensors = dense_tensors(contract)
+    tensors = unquantized_tensors(contract)
     for unit in list(sample_units(contract))[:3]:
         tensors |= {unit.names[role]: tensor for role, tensor in unit.tensors.items()}
     return write_tree(folder, contract, tensors)

@@ -67,16 +67,16 @@ _FP8: Mapping[str, Any] = {"quant_method": "fp8", "fmt": "e4m3", "activation_sch
 
 def qwen38_27b_tensors() -> Iterator[Tensor]:
     """Yield 1,251 text tensors, 333 visual ones and 22 for multi-token prediction."""
-    yield from _dense("model.language_model.embed_tokens.weight", 248320, 5120)
+    yield from _unquantized("model.language_model.embed_tokens.weight", 248320, 5120)
     for layer in range(64):
         yield from _qwen_layer(f"model.language_model.layers.{layer}", full_attention=layer % 4 == 3)
-    yield from _dense("model.language_model.norm.weight", 5120)
-    yield from _dense("lm_head.weight", 248320, 5120)
+    yield from _unquantized("model.language_model.norm.weight", 5120)
+    yield from _unquantized("lm_head.weight", 248320, 5120)
     yield from _qwen_visual("model.visual")
-    yield from _dense("mtp.fc.weight", 5120, 10240)
+    yield from _unquantized("mtp.fc.weight", 5120, 10240)
     yield from _qwen_layer("mtp.layers.0", full_attention=True)
     for norm in ("norm", "pre_fc_norm_embedding", "pre_fc_norm_hidden"):
-        yield from _dense(f"mtp.{norm}.weight", 5120)
+        yield from _unquantized(f"mtp.{norm}.weight", 5120)
 
 
 def _qwen_layer(prefix: str, *, full_attention: bool) -> Iterator[Tensor]:
@@ -87,30 +87,30 @@ def _qwen_layer(prefix: str, *, full_attention: bool) -> Iterator[Tensor]:
         yield from _fp8(f"{attention}.k_proj", 1024, 5120, "BF16")
         yield from _fp8(f"{attention}.v_proj", 1024, 5120, "BF16")
         yield from _fp8(f"{attention}.o_proj", 5120, 6144, "BF16")
-        yield from _dense(f"{attention}.q_norm.weight", 256)
-        yield from _dense(f"{attention}.k_norm.weight", 256)
+        yield from _unquantized(f"{attention}.q_norm.weight", 256)
+        yield from _unquantized(f"{attention}.k_norm.weight", 256)
     else:
         attention = f"{prefix}.linear_attn"
         yield from _fp8(f"{attention}.in_proj_qkv", 10240, 5120, "BF16")
         yield from _fp8(f"{attention}.in_proj_z", 6144, 5120, "BF16")
         yield from _fp8(f"{attention}.out_proj", 5120, 6144, "BF16")
-        yield from _dense(f"{attention}.in_proj_a.weight", 48, 5120)
-        yield from _dense(f"{attention}.in_proj_b.weight", 48, 5120)
-        yield from _dense(f"{attention}.conv1d.weight", 10240, 1, 4)
-        yield from _dense(f"{attention}.A_log", 48)
-        yield from _dense(f"{attention}.dt_bias", 48)
-        yield from _dense(f"{attention}.norm.weight", 128)
+        yield from _unquantized(f"{attention}.in_proj_a.weight", 48, 5120)
+        yield from _unquantized(f"{attention}.in_proj_b.weight", 48, 5120)
+        yield from _unquantized(f"{attention}.conv1d.weight", 10240, 1, 4)
+        yield from _unquantized(f"{attention}.A_log", 48)
+        yield from _unquantized(f"{attention}.dt_bias", 48)
+        yield from _unquantized(f"{attention}.norm.weight", 128)
     yield from _fp8(f"{prefix}.mlp.gate_proj", 17408, 5120, "BF16")
     yield from _fp8(f"{prefix}.mlp.up_proj", 17408, 5120, "BF16")
     yield from _fp8(f"{prefix}.mlp.down_proj", 5120, 17408, "BF16")
-    yield from _dense(f"{prefix}.input_layernorm.weight", 5120)
-    yield from _dense(f"{prefix}.post_attention_layernorm.weight", 5120)
+    yield from _unquantized(f"{prefix}.input_layernorm.weight", 5120)
+    yield from _unquantized(f"{prefix}.post_attention_layernorm.weight", 5120)
 
 
 def _qwen_visual(prefix: str) -> Iterator[Tensor]:
     """27 blocks of 12 tensors, the patch embedding, the positions and the merger: 333."""
     yield from _dense_with_bias(f"{prefix}.patch_embed.proj", 1152, 3, 2, 16, 16)
-    yield from _dense(f"{prefix}.pos_embed.weight", 2304, 1152)
+    yield from _unquantized(f"{prefix}.pos_embed.weight", 2304, 1152)
     for block in range(27):
         for norm in ("norm1", "norm2"):
             yield from _dense_with_bias(f"{prefix}.blocks.{block}.{norm}", 1152)
@@ -141,39 +141,39 @@ def qwen38_27b_exclusions() -> Iterator[str]:
 
 def deepseek_v3_tensors() -> Iterator[Tensor]:
     """Yield 91,991 tensors: 45,808 units of two tensors and 375 unquantized ones."""
-    yield from _dense("model.embed_tokens.weight", 129280, 7168)
+    yield from _unquantized("model.embed_tokens.weight", 129280, 7168)
     for layer in range(62):
         prefix = f"model.layers.{layer}"
         multi_token = layer == 61
         if multi_token:
-            yield from _dense(f"{prefix}.embed_tokens.weight", 129280, 7168)
-            yield from _dense(f"{prefix}.enorm.weight", 7168)
-            yield from _dense(f"{prefix}.hnorm.weight", 7168)
-            yield from _dense(f"{prefix}.eh_proj.weight", 7168, 14336)
+            yield from _unquantized(f"{prefix}.embed_tokens.weight", 129280, 7168)
+            yield from _unquantized(f"{prefix}.enorm.weight", 7168)
+            yield from _unquantized(f"{prefix}.hnorm.weight", 7168)
+            yield from _unquantized(f"{prefix}.eh_proj.weight", 7168, 14336)
         yield from _deepseek_attention(f"{prefix}.self_attn")
-        yield from _dense(f"{prefix}.input_layernorm.weight", 7168)
-        yield from _dense(f"{prefix}.post_attention_layernorm.weight", 7168)
+        yield from _unquantized(f"{prefix}.input_layernorm.weight", 7168)
+        yield from _unquantized(f"{prefix}.post_attention_layernorm.weight", 7168)
         if layer < 3:
             yield from _feed_forward(f"{prefix}.mlp", 18432)
         else:
-            yield from _dense(f"{prefix}.mlp.gate.weight", 256, 7168)
+            yield from _unquantized(f"{prefix}.mlp.gate.weight", 256, 7168)
             yield f"{prefix}.mlp.gate.e_score_correction_bias", "F32", (256,)
             for expert in range(256):
                 yield from _feed_forward(f"{prefix}.mlp.experts.{expert}", 2048)
             yield from _feed_forward(f"{prefix}.mlp.shared_experts", 2048)
         if multi_token:
-            yield from _dense(f"{prefix}.shared_head.norm.weight", 7168)
-            yield from _dense(f"{prefix}.shared_head.head.weight", 129280, 7168)
-    yield from _dense("model.norm.weight", 7168)
-    yield from _dense("lm_head.weight", 129280, 7168)
+            yield from _unquantized(f"{prefix}.shared_head.norm.weight", 7168)
+            yield from _unquantized(f"{prefix}.shared_head.head.weight", 129280, 7168)
+    yield from _unquantized("model.norm.weight", 7168)
+    yield from _unquantized("lm_head.weight", 129280, 7168)
 
 
 def _deepseek_attention(prefix: str) -> Iterator[Tensor]:
     yield from _fp8(f"{prefix}.q_a_proj", 1536, 7168)
-    yield from _dense(f"{prefix}.q_a_layernorm.weight", 1536)
+    yield from _unquantized(f"{prefix}.q_a_layernorm.weight", 1536)
     yield from _fp8(f"{prefix}.q_b_proj", 24576, 1536)
     yield from _fp8(f"{prefix}.kv_a_proj_with_mqa", 576, 7168)  # the last row of blocks covers 64 rows
-    yield from _dense(f"{prefix}.kv_a_layernorm.weight", 512)
+    yield from _unquantized(f"{prefix}.kv_a_layernorm.weight", 512)
     yield from _fp8(f"{prefix}.kv_b_proj", 32768, 512)
     yield from _fp8(f"{prefix}.o_proj", 7168, 16384)
 
@@ -192,7 +192,7 @@ def _fp8(module: str, rows: int, columns: int, scale: str = "F32") -> Iterator[T
     yield f"{module}.weight_scale_inv", scale, (-(-rows // _BLOCK), -(-columns // _BLOCK))
 
 
-def _dense(name: str, *shape: int) -> Iterator[Tensor]:
+def _unquantized(name: str, *shape: int) -> Iterator[Tensor]:
     yield name, "BF16", shape
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from tensorhub_contracts.checkpoints.geometry import Geometry
-from tensorhub_contracts.inspection.declarations import MODULE_LISTS
+from tensorhub_contracts.inspection.declaration_words import MODULE_LISTS
 
 #: The module list that this distribution writes.
 _LIST: Final = "modules_to_not_convert"

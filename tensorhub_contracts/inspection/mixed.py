@@ -1,0 +1,68 @@
+"""More than one quantized layout in one tree: units of different kinds, or in contracts that have none in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tensorhub_contracts.errors import Violation
+from tensorhub_contracts.inspection.candidates import Candidates
+from tensorhub_contracts.inspection.grouping import UnitGeometry
+from tensorhub_contracts.inspection.prefixes import prefix_of
+from tensorhub_contracts.registry.contract import Contract
+
+#: A unit, coarsely: how its weight is stored, and the names of its scales.
+_Kind = tuple[str, ...]
+
+
+def mixed_violations(candidates: Candidates, contract: Contract) -> Iterator[Violation]:
+    """Yield `layout-mixed`, with a table by prefix, if a tree holds more than one quantized layout."""
+    if candidates.matches_all(contract.handle):
+        return
+    contracts_of: dict[tuple[_Kind, tuple[str, ...]], set[str]] = {}
+    for geometry in candidates.groups.quantized:
+        kind = _kind(candidates, geometry)
+        if kind is not None:
+            contracts = candidates.contracts_of(geometry)
+            contracts_of[kind, tuple(contracts)] = set(contracts)
+    kinds = {kind for kind, _ in contracts_of}
+    proved = [each for each in contracts_of.values() if each]
+    several_kinds = len(kinds) > 1 and not set.intersection(*contracts_of.values())  # DeepSeek's FP8 with FP4 experts is one contract
+    nothing_common = len(proved) > 1 and not set.intersection(*proved)
+    if several_kinds or nothing_common or _has_foreign_scales(candidates, kinds):
+        yield Violation(
+            code="layout-mixed",
+            object=candidates.checkpoint.path,
+            expected=f"one layout, {contract.handle}",
+            found="; ".join(f"{prefix}: {count:,} x {what}" for (prefix, what), count in _table(candidates).items()),
+        )
+
+
+def _kind(candidates: Candidates, geometry: UnitGeometry) -> _Kind | None:
+    """Return what kind of unit it is, or None if it has no weight scale or several: that is another fault."""
+    roles = {sidecar.name: candidates.judge.role(sidecar.name) for sidecar in geometry.sidecars}
+    if sum(role == "weight-scale" for role in roles.values()) != 1:
+        return None
+    scales = sorted(name for name, role in roles.items() if role in ("weight-scale", "global-scale"))
+    return ("F8" if geometry.dtype.startswith("F8") else geometry.dtype, *scales)
+
+
+def _has_foreign_scales(candidates: Candidates, kinds: set[_Kind]) -> bool:
+    """Whether weight scales without a weight have a name that no unit's scale has."""
+    left_over = {sidecar.suffix for _, sidecar in candidates.groups.orphans if sidecar.role == "weight-scale"}
+    return bool(kinds) and any(all(suffix not in kind for kind in kinds) for suffix in left_over)
+
+
+def _table(candidates: Candidates) -> dict[tuple[str, str], int]:
+    """Count units by prefix and by what they look like."""
+    table: dict[tuple[str, str], int] = {}
+    for geometry, names in candidates.groups.quantized.items():
+        contracts = candidates.contracts_of(geometry)
+        listed = ", ".join(f"{each.name} {each.dtype} rank {len(each.shape)}" for each in geometry.sidecars) or "no scale"
+        what = f"{geometry.dtype} rank {len(geometry.shape)} with {listed}" + (f" ({contracts[0]})" if contracts else "")
+        for name in names:
+            key = (prefix_of(name), what)
+            table[key] = table.get(key, 0) + 1
+    for name, sidecar in candidates.groups.orphans:
+        key = (prefix_of(name), f"{sidecar.suffix} without a quantized weight")
+        table[key] = table.get(key, 0) + 1
+    return table
