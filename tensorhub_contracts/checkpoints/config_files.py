@@ -22,7 +22,6 @@ _PLACES: tuple[tuple[str, tuple[str, ...], DeclarationKind], ...] = (
     ("hf_quant_config.json", ("quantization",), "hf_quant_config"),
     ("params.json", ("quantization",), "params"),
 )
-_REPAIR = "Take the file from the export that wrote the weights, or download it again."
 
 
 class DeclarationSource(msgspec.Struct, frozen=True):
@@ -54,17 +53,13 @@ def read_declarations(folder: Path) -> tuple[tuple[DeclarationSource, ...], dict
             violations += refusal.violations
             continue
         except JsonFault as fault:
-            violations.append(
-                Violation(code="config-json", object=name, expected="strict UTF-8 JSON", found=str(fault), remedy=_REPAIR, shard=str(path))
-            )
+            violations.append(Violation(code="config-json", object=name, expected="strict UTF-8 JSON", found=str(fault), shard=str(path)))
             continue
         if isinstance(content, dict):
             contents[name] = content
         else:
             violations.append(
-                Violation(
-                    code="config-json", object=name, expected="a JSON object", found=type(content).__name__, remedy=_REPAIR, shard=str(path)
-                )
+                Violation(code="config-json", object=name, expected="a JSON object", found=type(content).__name__, shard=str(path))
             )
     sources = []
     for name, steps, kind in _PLACES:
@@ -76,7 +71,6 @@ def read_declarations(folder: Path) -> tuple[tuple[DeclarationSource, ...], dict
                     object=f"{where}: {key}",
                     expected="each key once",
                     found="the key more than once",
-                    remedy=_REPAIR,
                 )
             )
         declared = _step(contents.get(name), steps)
@@ -85,9 +79,7 @@ def read_declarations(folder: Path) -> tuple[tuple[DeclarationSource, ...], dict
         if isinstance(declared, dict):
             sources.append(DeclarationSource(where, kind, declared))
         else:
-            violations.append(
-                Violation(code="declaration-invalid", object=where, expected="an object", found=ascii(declared)[:80], remedy=_REPAIR)
-            )
+            violations.append(Violation(code="declaration-invalid", object=where, expected="an object", found=ascii(declared)[:80]))
     if violations:
         raise Refusal(violations)
     return tuple(sources), contents.get("config.json", {}), size

@@ -87,7 +87,6 @@ def _ought_to_hold_weights(folder: Path) -> bool:
 
 
 def _broken(where: Path, found: str) -> Refusal:
-    remedy = "Download model_index.json again."
     return Refusal(
         [
             Violation(
@@ -95,7 +94,6 @@ def _broken(where: Path, found: str) -> Refusal:
                 object=where.name,
                 expected="a JSON object that lists components",
                 found=found,
-                remedy=remedy,
                 shard=str(where),
             )
         ]

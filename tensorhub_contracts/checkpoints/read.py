@@ -178,22 +178,13 @@ def _held_twice(headers: Mapping[str, Header]) -> dict[str, tuple[str, ...]]:
 
 
 def _twice_violation(tensor: str, holders: tuple[str, ...]) -> Violation:
-    remedy = "Add the index that says which shard counts, or remove the copy."
-    return Violation(
-        code="tensor-duplicate", object=tensor, expected="each tensor in one shard", found=f"it in {', '.join(holders)}", remedy=remedy
-    )
+    return Violation(code="tensor-duplicate", object=tensor, expected="each tensor in one shard", found=f"it in {', '.join(holders)}")
 
 
 def _not_there(path: Path, found: str) -> Refusal:
     if exists_or_dangles(path):
         found = f"a link to {os.readlink(path)}, which does not exist"
-        return Refusal(
-            [
-                Violation(
-                    code="file-broken-link", object=str(path), expected="a file or a folder", found=found, remedy="Download the file again."
-                )
-            ]
-        )
+        return Refusal([Violation(code="file-broken-link", object=str(path), expected="a file or a folder", found=found)])
     return Refusal(
         [
             Violation(
@@ -201,7 +192,6 @@ def _not_there(path: Path, found: str) -> Refusal:
                 object=str(path),
                 expected="a folder or a .safetensors file",
                 found=found,
-                remedy="Check the path.",
             )
         ]
     )

@@ -12,8 +12,6 @@ from tensorhub_contracts.checkpoints.files import recognize
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.strict_json import Duplicates, JsonFault, parse_json
 
-_REPAIR = "Take the index and the shards from the same export, or download the checkpoint again."
-
 #: `model-00001-of-00163.safetensors`: what comes before, the number, how many there are.
 NUMBERED = re.compile(r"(.*)-(\d{1,9})-of-(\d{1,9})\.safetensors\Z", re.DOTALL)
 
@@ -37,7 +35,6 @@ def parse_index(text: bytes, *, name: str, files: Iterable[str] = ()) -> tuple[d
             object=f"{tensor} -> {shard!r}",
             expected="a plain file name that ends in .safetensors",
             found=_why(shard),
-            remedy=_REPAIR,
             shard=name,
         )
         for tensor, shard in (weight_map.items() if any(map(_why, shards)) else ())
@@ -64,9 +61,7 @@ def disagreements(
         if shard not in held:
             found = f"it in {', '.join(held)}" if held else "it in no shard"
             violations.append(
-                Violation(
-                    code="index-tensor-missing", object=tensor, expected=f"the tensor in {shard}", found=found, remedy=_REPAIR, shard=name
-                )
+                Violation(code="index-tensor-missing", object=tensor, expected=f"the tensor in {shard}", found=found, shard=name)
             )
     for tensor, shard in shard_of.items():
         if tensor not in weight_map:
@@ -77,7 +72,6 @@ def disagreements(
                     object=tensor,
                     expected="every tensor of a shard in the index",
                     found=found,
-                    remedy=_REPAIR,
                     shard=name,
                 )
             )
@@ -114,7 +108,7 @@ def _is_utf8(text: bytes) -> bool:
 
 def _parse_strict(text: bytes, name: str, violations: list[Violation]) -> dict[str, str]:
     def refuse(code: str, obj: str, expected: str, found: str) -> None:
-        violations.append(Violation(code=code, object=obj, expected=expected, found=found, remedy=_REPAIR, shard=name))
+        violations.append(Violation(code=code, object=obj, expected=expected, found=found, shard=name))
 
     try:
         index: Any = parse_json(text)
@@ -162,7 +156,6 @@ def _incomplete_families(shards: list[str], name: str) -> list[Violation]:
                     object=f"{base}-*-of-{count}",
                     expected=f"all {count} shards",
                     found=found,
-                    remedy=_REPAIR,
                     shard=name,
                 )
             )

@@ -99,9 +99,7 @@ def _missing(folder: Path, shard: str, index: str) -> Violation:
     code, found = "index-shard-missing", "nothing at that path"
     if exists_or_dangles(path) and path.is_symlink():
         code, found = "file-broken-link", f"a link to {os.readlink(path)}, which does not exist"
-    return Violation(
-        code=code, object=shard, expected=f"the shard that {index} names", found=found, remedy="Download the missing shard.", shard=index
-    )
+    return Violation(code=code, object=shard, expected=f"the shard that {index} names", found=found, shard=index)
 
 
 def _preferred(names: list[str], ending: str) -> str:
@@ -114,7 +112,6 @@ def _preferred(names: list[str], ending: str) -> str:
 
 def _ambiguous(folder: Path, names: list[str]) -> Refusal:
     listed = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
-    remedy = "Name the one file that you mean, or keep one checkpoint in a folder."
     return Refusal(
         [
             Violation(
@@ -122,7 +119,6 @@ def _ambiguous(folder: Path, names: list[str]) -> Refusal:
                 object=str(folder),
                 expected="one checkpoint: an index, numbered shards or a single file",
                 found=listed,
-                remedy=remedy,
             )
         ]
     )

@@ -106,7 +106,7 @@ def _verdict_lines(verdict: Verdict) -> Iterator[str]:
     for each in verdict.components:
         yield printable(f"{each.component or '(the root)'}: {each.contract} in {each.lane}")
         yield printable(f"  decoder   {each.decoder}  of {each.distribution} {each.version}".rstrip())
-        yield from (printable(f"  passed    {other.lane}: {other.decided_by}: {other.reason}") for other in each.rejected)
+        yield from (printable(f"  rejected  {other.lane}: {other.decided_by}: {other.reason}") for other in each.rejected)
 
 
 def _refusal_lines(refusal: Refusal) -> Iterator[str]:

@@ -95,31 +95,25 @@ def _lane_unavailable(
     record: ComponentRecord, wanted: LaneName | None, candidates: Sequence[Candidate], image_lanes: ImageLanes
 ) -> Violation:
     offered = ", ".join(dict.fromkeys(each.lane for each in candidates)) or "no lane"
-    remedy = "Ask for a lane that the image offers for this contract, or use an image whose decoders serve the one asked for."
     found = f"{offered}{left_out(record, image_lanes)}"
     return Violation(
         code="lane-unavailable",
         object=str(wanted or "any lane"),
         expected=f"a lane of the image that reads {record.contract}",
         found=found,
-        remedy=remedy,
     )
 
 
 def _floors_unmet(candidates: Iterable[Candidate], demand: Demand) -> Iterator[Violation]:
     bodies = {each.body: each for each in candidates}
     for body, candidate in bodies.items():
-        remedy = "Use a device that meets the floor, or ask for a lane without one."
-        yield Violation(code="floor-unmet", object=body, expected=_floor(candidate), found=_device(demand), remedy=remedy)
+        yield Violation(code="floor-unmet", object=body, expected=_floor(candidate), found=_device(demand))
 
 
 def _adapters_not_composed(candidates: Iterable[Candidate]) -> Iterator[Violation]:
     for decoder, entry in {each.entry.decoder: each.entry for each in candidates}.items():
         found = f"composes_lora = false for {entry.contract}"
-        remedy = "Leave the adapters out, or use an artifact in a contract whose decoder composes them."
-        yield Violation(
-            code="adapters-not-composed", object=decoder, expected="a decoder that composes adapters", found=found, remedy=remedy
-        )
+        yield Violation(code="adapters-not-composed", object=decoder, expected="a decoder that composes adapters", found=found)
 
 
 def _verdict(

@@ -42,7 +42,6 @@ def layout_violations(candidates: Candidates, contract: Contract) -> Iterator[Vi
             object=candidates.checkpoint.path,
             expected=f"at least one unit of {contract.handle}",
             found=f"{len(candidates.groups.unquantized):,} unquantized tensors and no quantized one",
-            remedy="Take the configuration from the export that wrote the weights: an unquantized checkpoint declares no quantization.",
         )
     yield from unit_violations(candidates, contract)
     yield from orphan_violations(candidates)
@@ -78,7 +77,6 @@ def contract_violations(candidates: Candidates, contract: Contract, wanted: Cont
             object=path,
             expected="a declaration that agrees with the bytes",
             found=candidates.look_like(),
-            remedy="Correct what the other violations name; the bytes alone are consistent.",
             resembles=matching[0],
         )
 
@@ -99,6 +97,5 @@ def _declared_block_disagrees(candidates: Candidates, contract: Contract) -> Ite
                 object=names[0] + scale.name,
                 expected=f"grid {needed} for weight {write_shape(geometry.shape)} under the declared block {write_shape(declared)}",
                 found=write_shape(scale.shape),
-                remedy="Take configuration and weights from one export; the block is never inferred from shapes.",
                 shard=candidates.checkpoint.shard_of[names[0]],
             )

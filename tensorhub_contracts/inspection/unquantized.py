@@ -38,7 +38,6 @@ def unquantized_violations(checkpoint: Checkpoint, groups: TensorGroups, contrac
             object=name,
             expected=" or ".join(rule.matrix_dtypes if len(shape) > 1 else rule.vector_dtypes),
             found=f"{dtype} {write_shape(shape)}",
-            remedy="Store the tensor in a dtype that the contract admits.",
             shard=checkpoint.shard_of[name],
         )
         for name, dtype, shape in others

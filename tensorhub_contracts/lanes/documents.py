@@ -50,10 +50,7 @@ def read_lanes(text: str | bytes, *, name: str = "lanes.json") -> ImageLanes:
         raise malformed(name, "lanes of the grammar, each of one decoder and with a floor", faults, remedy)
     digest = lanes_digest(lanes)
     if lanes.digest != digest:
-        remedy = "Derive the lanes again in the image: a record is derived, and never edited."
-        raise Refusal(
-            [Violation(code="lanes-digest", object=name, expected=f"{digest}, that of its facts", found=lanes.digest, remedy=remedy)]
-        )
+        raise Refusal([Violation(code="lanes-digest", object=name, expected=f"{digest}, that of its facts", found=lanes.digest)])
     return lanes
 
 
@@ -129,8 +126,7 @@ def _differing(then: dict[str, Any], now: dict[str, Any], name: str) -> Iterator
         if before != after:
             expected = ", ".join(gone) or ("the same, in another order" if not new else "nothing more")
             found = ", ".join(new) or ("another order" if not gone else "nothing in its place")
-            remedy = "Record the lanes again if the change is meant; else build the image from the versions that were recorded."
-            yield Violation(code="lanes-differ", object=f"{key} of {name}", expected=expected, found=found, remedy=remedy)
+            yield Violation(code="lanes-differ", object=f"{key} of {name}", expected=expected, found=found)
 
 
 def _items(value: Any) -> list[str]:

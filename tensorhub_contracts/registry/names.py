@@ -42,7 +42,6 @@ def parse_handle(text: str) -> Handle:
                     object=text,
                     expected="producer.format@major in lower case, with hyphens only inside a segment",
                     found=repr(text),
-                    remedy="Write the handle as `tensorhub contracts` prints it, for example hf.fp8-blockwise@1.",
                 )
             ]
         )
@@ -103,5 +102,4 @@ def parse_lane(text: str) -> LaneName:
     if body is None and not plus and _FAMILY_ALONE.match(name):
         return LaneName(name)
     expected = "a family such as fp8, a body such as fp8-w8a16, or a lane such as fp8-w8a16+eager"
-    remedy = "Write the lane as `tensorhub lanes` prints it; executions are eager and compiled."
-    raise Refusal([Violation(code="lane-malformed", object=text, expected=expected, found=repr(text), remedy=remedy)])
+    raise Refusal([Violation(code="lane-malformed", object=text, expected=expected, found=repr(text))])

@@ -140,8 +140,7 @@ def resolve(text: str, registry: Registry, *, digest: str | None = None) -> Cont
     if text in registry.contracts:
         found = registry.digest(text)
         if digest is not None and digest != found:
-            remedy = "Whoever recorded the digest used another registry: compare the two, and do not read one layout as the other."
-            raise Refusal([Violation(code="contract-digest", object=text, expected=digest, found=found, remedy=remedy)], nearest=text)
+            raise Refusal([Violation(code="contract-digest", object=text, expected=digest, found=found)], nearest=text)
         return registry.contracts[text]
     for each in registry.superseded:
         if each.handle == text:
@@ -156,7 +155,6 @@ def resolve(text: str, registry: Registry, *, digest: str | None = None) -> Cont
     majors = {other.major: other for other in map(parse_handle, registry.contracts) if other.name == handle.name}
     if majors and handle.major > max(majors):
         newest = str(majors[max(majors)])
-        remedy = "Update tensorhub-contracts to a release whose registry has it."
         raise Refusal(
             [
                 Violation(
@@ -164,7 +162,6 @@ def resolve(text: str, registry: Registry, *, digest: str | None = None) -> Cont
                     object=text,
                     expected=f"a major that this registry has, up to {newest}",
                     found=text,
-                    remedy=remedy,
                 )
             ],
             nearest=newest,
