@@ -1,19 +1,39 @@
-"""Structures TOML data into frozen classes; types are exact, unknown keys are refused and every error carries its path."""
+"""Reads and writes documents: JSON that hubs exchange and TOML that registries are written in, as frozen classes.
+
+Types are exact, unknown keys are refused, and every fault carries its path. Reading is msgspec's work, which knows attrs
+classes; what it lets through, a key that no field has, is found here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final, TypeVar
 
+import attrs
 import msgspec
 
 from tensorhub_contracts.errors import Refusal, RegistryError, Violation
 from tensorhub_contracts.strict_json import Duplicates, JsonFault, is_text, parse_json
 
-Document = TypeVar("Document")
+T = TypeVar("T")
+
+#: A producer or a format, and a handle, which joins them: how both are spelled.
+SEGMENT: Final = "[a-z0-9]+(?:-[a-z0-9]+)*"
+HANDLE_PATTERN: Final = rf"^{SEGMENT}\.{SEGMENT}@[1-9][0-9]{{0,8}}$"
+
+#: What fields of documents may hold, beside what a type says.
+HandleText = Annotated[str, msgspec.Meta(pattern=HANDLE_PATTERN)]
+Digest = Annotated[str, msgspec.Meta(pattern="^sha256:[0-9a-f]{64}$")]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+NonEmpty = Annotated[tuple[T, ...], msgspec.Meta(min_length=1)]
+
+#: Dimensions as a registry writes them; `shape_patterns.parse_dimension` judges them, with a message that names the contract.
+DimensionText = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": "^[a-z][a-z_]*(/[1-9][0-9]*)?$"})]
+DimensionNumber = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 1})]
 
 
-def read_document(text: str | bytes, kind: type[Document], *, name: str, what: str, remedy: str) -> Document:
+def read_document(text: str | bytes, kind: type[T], *, name: str, what: str, remedy: str) -> T:
     """Return the document that JSON text holds.
 
     `what` says what is expected, for messages. Raises `Refusal` (`document-malformed`, with `name` as the object) for
@@ -22,21 +42,107 @@ def read_document(text: str | bytes, kind: type[Document], *, name: str, what: s
     try:
         content = parse_json(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text)
         faults = list(_repeated(content, "$"))
+        if not faults:
+            document = msgspec.convert(content, kind)
+            faults = [f"unknown field `{key}` - at `{path}`" for path, key in _unknown_keys(content, document, "$")]
         if faults:
             raise JsonFault("; ".join(faults))
-        return msgspec.convert(content, kind)
+        return document
     except (JsonFault, msgspec.ValidationError) as error:
-        raise Refusal([Violation(code="document-malformed", object=name, expected=what, found=str(error), remedy=remedy)]) from error
-
-
-def document_json(document: msgspec.Struct) -> str:
-    """Return a document as JSON with two spaces of indentation, ended by a newline: one spelling for one document."""
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+        raise malformed(name, what, str(error), remedy) from error
 
 
 def malformed(name: str, what: str, found: str, remedy: str) -> Refusal:
-    """Return the refusal of a document whose fields contradict each other."""
+    """Return the refusal of a document that is not one, or whose fields contradict each other."""
     return Refusal([Violation(code="document-malformed", object=name, expected=what, found=found, remedy=remedy)])
+
+
+def document_json(document: Any) -> str:
+    """Return a document as JSON with two spaces of indentation, ended by a newline: one spelling for one document."""
+    return msgspec.json.format(msgspec.json.encode(to_builtins(document)), indent=2).decode() + "\n"
+
+
+def compact_json(document: Any) -> str:
+    """Return a document as JSON in one line, ended by a newline."""
+    return msgspec.json.encode(to_builtins(document)).decode() + "\n"
+
+
+def to_builtins(value: Any) -> Any:
+    """Return a value with the fields of classes as dictionaries, in the order in which they are defined."""
+    if isinstance(value, str | int | float) or value is None:
+        return value
+    if isinstance(value, dict):
+        return {key: to_builtins(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return value if value and isinstance(value[0], str | int) else list(map(to_builtins, value))
+    return {field.name: to_builtins(getattr(value, field.name)) for field in attrs.fields(type(value))}
+
+
+def document_schema(kind: type, *, closed: bool) -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of a class; `closed` says that keys which no field has are refused."""
+    schema = msgspec.json.schema(kind)
+    if closed:
+        for definition in schema["$defs"].values():
+            if "properties" in definition:
+                definition["additionalProperties"] = False
+    return schema
+
+
+def structure(data: Mapping[str, Any], kind: type[T], *, name: str) -> T:
+    """Return TOML data as an instance of `kind`.
+
+    Raises `RegistryError` with the faults of each table of the file, `name: path: what is wrong`: all keys that no field
+    has, or else the first value of a table that has another type.
+    """
+    try:
+        made = msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        faults = [fault for key, value in data.items() for fault in _faults_of(key, value, kind)]
+        raise RegistryError(f"{name}: {fault}" for fault in faults or [_with_path(str(error), "")]) from error
+    unknown = [f"{name}: {f'{path}.{key}'.removeprefix('$.')}: unknown key" for path, key in _unknown_keys(data, made, "$")]
+    if unknown:
+        raise RegistryError(unknown)
+    return made
+
+
+def _faults_of(key: str, value: Any, kind: type) -> list[str]:
+    """Structure each table by itself, so that a fault in one hides none in another."""
+    types = {field.name: field.type for field in attrs.fields(attrs.resolve_types(kind))}
+    if key not in types:
+        return [f"{key}: unknown key"]
+    if isinstance(value, list):
+        return [fault for place, table in enumerate(value) for fault in _faults([table], types[key], f"{key}[{place}]", "$[0]")]
+    return _faults(value, types[key], key, "$")
+
+
+def _faults(value: Any, kind: Any, path: str, root: str) -> list[str]:
+    try:
+        made = msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        return [_with_path(str(error), path, root)]
+    return [f"{path}{where.removeprefix(root)}.{key}: unknown key" for where, key in _unknown_keys(value, made, "$")]
+
+
+def _with_path(message: str, path: str, root: str = "$") -> str:
+    """Turn msgspec's `what is wrong - at `$.x[0]`` into `path.x[0]: what is wrong`."""
+    what, _, where = message.partition(" - at `")
+    inside = where.rstrip("`").removeprefix(root)
+    return f"{(path + inside).lstrip('.') or 'top level'}: {what}"
+
+
+def _unknown_keys(data: Any, made: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Yield (path, key) for every key of the data that became no field of what was made of it."""
+    if isinstance(data, dict):
+        held = made if isinstance(made, Mapping) else {field.name: getattr(made, field.name) for field in attrs.fields(type(made))}
+        for key, value in data.items():
+            if key not in held:
+                yield path, key
+            elif isinstance(value, dict | list):
+                yield from _unknown_keys(value, held[key], f"{path}.{key}")
+    elif isinstance(data, list):
+        for place, (value, each) in enumerate(zip(data, made, strict=True)):
+            if isinstance(value, dict | list):
+                yield from _unknown_keys(value, each, f"{path}[{place}]")
 
 
 def _repeated(value: Any, path: str) -> Iterator[str]:
@@ -52,45 +158,3 @@ def _repeated(value: Any, path: str) -> Iterator[str]:
             yield from _repeated(each, f"{path}[{place}]")
     elif isinstance(value, str) and not is_text(value):
         yield f"a lone surrogate in {path}"
-
-
-T = TypeVar("T")
-
-
-def structure(data: dict[str, Any], kind: type[T], *, name: str) -> T:
-    """Return `data` as an instance of `kind`.
-
-    Raises `RegistryError` with a line for each faulty table of the file, `name: path: what is wrong`.
-    """
-    try:
-        return msgspec.convert(data, kind)
-    except msgspec.ValidationError as error:
-        faults = [fault for key, value in data.items() for fault in _faults_of(key, value, kind)]
-        raise RegistryError(f"{name}: {fault}" for fault in faults or [_with_path(str(error), "")]) from error
-
-
-def _faults_of(key: str, value: Any, kind: type) -> list[str]:
-    """Structure each table by itself, so that a fault in one hides none in another."""
-    types = {field.name: field.type for field in msgspec.structs.fields(kind)} if issubclass(kind, msgspec.Struct) else {}
-    if types and key not in types:
-        return [f"{key}: unknown key"]
-    if isinstance(value, list) and key in types:
-        return [fault for place, table in enumerate(value) if (fault := _fault([table], types[key], f"{key}[{place}]", "$[0]"))]
-    wanted = types[key] if types else kind.__args__[1]  # type: ignore[attr-defined]  # a dict type, whose values are tables
-    fault = _fault(value, wanted, key, "$")
-    return [fault] if fault else []
-
-
-def _fault(value: Any, kind: Any, path: str, root: str) -> str:
-    try:
-        msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        return _with_path(str(error), path, root)
-    return ""
-
-
-def _with_path(message: str, path: str, root: str = "$") -> str:
-    """Turn msgspec's `what is wrong - at `$.x[0]`` into `path.x[0]: what is wrong`."""
-    what, _, where = message.partition(" - at `")
-    inside = where.rstrip("`").removeprefix(root)
-    return f"{(path + inside).lstrip('.') or 'top level'}: {what}"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
+import attrs
 
 from tensorhub_contracts.refusal_codes import explanations
+
+_set = object.__setattr__  # a frozen class sets its own fields once; `object` is a field's name below
 
 
 def writable(text: str) -> str:
@@ -14,31 +16,28 @@ def writable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-class Violation(msgspec.Struct, frozen=True):
-    """One reason for a refusal.
+@attrs.frozen
+class Violation:
+    """One reason for a refusal."""
 
-    `code` is one of the closed list in `refusal_codes.toml`. `object` names the tensor, file, key or handle that is
-    wrong; `shard` is the file that holds it, where there is one. `resembles` is the contract whose way of writing the
-    object was found, or empty. `component` is the part of a pipeline that it is about, where several are judged at once.
-    """
-
+    #: One of the closed list in `refusal_codes.toml`.
     code: str
-    object: str
-    expected: str
-    found: str
-    remedy: str = ""
-    shard: str = ""
+    #: The tensor, file, key or handle that is wrong.
+    object: str = attrs.field(converter=writable)
+    expected: str = attrs.field(converter=writable)
+    found: str = attrs.field(converter=writable)
+    #: What to do: what the list says of the code, unless the place knows more.
+    remedy: str = attrs.field(default="")
+    #: The file that holds it, where there is one.
+    shard: str = attrs.field(default="", converter=writable)
+    #: The contract whose way of writing the object was found, or empty.
     resembles: str = ""
-    component: str = ""
+    #: The part of a pipeline that it is about, where several are judged at once.
+    component: str = attrs.field(default="", converter=writable)
 
-    def __post_init__(self) -> None:
-        """Make every field text that can be written, and take the remedy from the list of codes if none is given."""
+    def __attrs_post_init__(self) -> None:
         if not self.remedy:
-            msgspec.structs.force_setattr(self, "remedy", explanations()[self.code].remedy)
-        for name in ("object", "expected", "found", "shard", "component"):
-            text = getattr(self, name)
-            if not text.isascii():
-                msgspec.structs.force_setattr(self, name, writable(text))
+            _set(self, "remedy", explanations()[self.code].remedy)  # frozen for whoever uses it
 
     def __str__(self) -> str:
         place = f" (in {self.shard})" if self.shard else ""

@@ -7,7 +7,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
+import attrs
 
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.hub.demand import EVERY_COMPONENT, Demand
@@ -20,14 +20,16 @@ from tensorhub_contracts.plugins.host import installed_plugins
 from tensorhub_contracts.plugins.loader import RegisteredDecoder
 
 
-class UnsupportedLane(msgspec.Struct, frozen=True):
+@attrs.frozen
+class UnsupportedLane:
     """A lane that was asked for and is not supported here, with everything that says so."""
 
     lane: str
     violations: tuple[Violation, ...]
 
 
-class LoadReport(msgspec.Struct, frozen=True):
+@attrs.frozen
+class LoadReport:
     """What was loaded, by whom, and how.
 
     `lanes_asked` is empty if any would do; `unsupported` are those of them that came first and are not supported here, with
@@ -57,7 +59,8 @@ class LoadReport(msgspec.Struct, frozen=True):
     resident_bytes: int
 
 
-class LoadedWeights(msgspec.Struct, frozen=True):
+@attrs.frozen
+class LoadedWeights:
     """The tensors of a checkpoint by name, and the report of how they came to be."""
 
     weights: Mapping[str, Any]
@@ -68,7 +71,8 @@ class LoadedWeights(msgspec.Struct, frozen=True):
 NOT_SUPPORTED_HERE: Final = frozenset({"lane-unavailable", "floor-unmet", "load-unsupported", "kernel-unavailable"})
 
 
-class _Asked(msgspec.Struct, frozen=True):
+@attrs.frozen
+class _Asked:
     """What a caller asks of a load, beside the lane."""
 
     lanes: tuple[str, ...]

@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-import msgspec
+import attrs
 
 Group = Literal["handle", "container", "declaration", "layout", "unit", "gate", "plugin", "loading", "converting"]
 
 
-class Explanation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@attrs.frozen
+class Explanation:
     """A code's title, what it means and what to do about it."""
 
     group: Group
@@ -26,4 +27,4 @@ class Explanation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def explanations() -> Mapping[str, Explanation]:
     """Return the explanation of every code, in the order of the list."""
     path = Path(__file__).with_name("refusal_codes.toml")
-    return msgspec.convert(tomllib.loads(path.read_text("utf-8")), dict[str, Explanation])
+    return {code: Explanation(**facts) for code, facts in tomllib.loads(path.read_text("utf-8")).items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Literal
 
-import msgspec
+import attrs
 
 from tensorhub_cuda.errors import KernelUnavailable
 
@@ -22,7 +22,8 @@ _LINEAR_SOURCES = ("primitives.cuh", "e4m3.cuh", "scaled_linear.cuh")
 _TILE_SOURCES = (*_LINEAR_SOURCES, "matrix_tile.cuh")
 
 
-class Kernel(msgspec.Struct, frozen=True):
+@attrs.frozen
+class Kernel:
     """One kernel. `name` is its symbol, and `cuda.nvrtc.` with the name the compute path that a report shows.
 
     `tile_m` and `tile_n` are rows and columns of y for one thread block: a launch has ceil(n / tile_n) by ceil(m / tile_m) of

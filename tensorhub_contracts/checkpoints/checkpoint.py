@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-import msgspec
+import attrs
 
 from tensorhub_contracts.checkpoints.config_files import DeclarationSource
 from tensorhub_contracts.checkpoints.geometry import Geometry
 from tensorhub_contracts.checkpoints.header import Header
 
 
-class Shard(msgspec.Struct, frozen=True):
+@attrs.frozen
+class Shard:
     """One file of a checkpoint: its name, its size and how much of it was read (8 + header_length bytes)."""
 
     name: str
@@ -23,7 +24,8 @@ class Shard(msgspec.Struct, frozen=True):
     metadata: Mapping[str, str]
 
 
-class Checkpoint(msgspec.Struct, frozen=True, dict=True, eq=False):
+@attrs.frozen(eq=False)
+class Checkpoint:
     """What the headers and the configuration of a checkpoint say; no weight byte was read for it.
 
     `headers` maps a shard to its header, `shard_of` a tensor to its shard. `config` is `config.json`, or empty.

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-import msgspec
+import attrs
 
 from tensorhub_contracts.checkpoints.files import exists_or_dangles, read_json_file
 from tensorhub_contracts.errors import Refusal, Violation
@@ -24,7 +24,8 @@ _PLACES: tuple[tuple[str, tuple[str, ...], DeclarationKind], ...] = (
 )
 
 
-class DeclarationSource(msgspec.Struct, frozen=True):
+@attrs.frozen
+class DeclarationSource:
     """One object that declares a layout; `where` names it in messages: `config.json: text_config.quantization_config`."""
 
     where: str

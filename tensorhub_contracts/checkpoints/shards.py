@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-import msgspec
+import attrs
 
 from tensorhub_contracts.checkpoints.files import exists_or_dangles, read_json_file
 from tensorhub_contracts.checkpoints.shard_index import NUMBERED, missing_numbers, parse_index
@@ -20,7 +20,8 @@ _NOT_SAFETENSORS: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".gguf", ".ms
 _INDEX = ".safetensors.index.json"
 
 
-class ShardSet(msgspec.Struct, frozen=True):
+@attrs.frozen
+class ShardSet:
     """The shards that make a checkpoint, in order; `weight_map` is the index, if there is one.
 
     `extra` names the safetensors files and indexes that lie in the folder and are not part of it: they are reported

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Literal
 
-import msgspec
+import attrs
 
 from tensorhub_contracts._version import __version__
-from tensorhub_contracts.documents import document_json, malformed, read_document
+from tensorhub_contracts.documents import Count, Digest, NonEmpty, document_json, malformed, read_document
 from tensorhub_contracts.errors import Refusal
 from tensorhub_contracts.hub.demand import EVERY_COMPONENT
 from tensorhub_contracts.inspection.result import Inspection
-from tensorhub_contracts.lanes.image_lanes import Count, Digest, RecordedFloor, SupersededContract
+from tensorhub_contracts.lanes.image_lanes import RecordedFloor, SupersededContract
 from tensorhub_contracts.registry.names import parse_handle
 from tensorhub_contracts.registry.registry import Registry
 
 
-class ComponentRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@attrs.frozen
+class ComponentRecord:
     """One checkpoint: the contract that was proved, the digest of its headers, and how much it holds.
 
     `component` is its name in a pipeline, or empty. `floors` are those that the registry stated when it was proved.
@@ -33,12 +34,13 @@ class ComponentRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     supersedes: tuple[SupersededContract, ...]
 
 
-class Artifact(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@attrs.frozen
+class Artifact:
     """A proved checkpoint, or the proved components of a pipeline; `tool` is what proved them."""
 
     version: Literal[1]
     tool: str
-    components: Annotated[tuple[ComponentRecord, ...], msgspec.Meta(min_length=1)]
+    components: NonEmpty[ComponentRecord]
 
 
 def record_artifact(inspections: Sequence[Inspection], registry: Registry) -> Artifact:
@@ -62,9 +64,7 @@ def require_all(inspections: Sequence[Inspection]) -> None:
     refused = [inspection for inspection in inspections if not inspection.accepted]
     if refused:
         violations = (
-            msgspec.structs.replace(violation, component=inspection.component)
-            for inspection in refused
-            for violation in inspection.violations
+            attrs.evolve(violation, component=inspection.component) for inspection in refused for violation in inspection.violations
         )
         raise Refusal(violations, nearest=refused[0].nearest)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-import msgspec
+import attrs
 
-from tensorhub_contracts.documents import read_document
+from tensorhub_contracts.documents import Positive, read_document
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.registry.names import LaneName, parse_handle, parse_lane
 
@@ -15,7 +15,8 @@ from tensorhub_contracts.registry.names import LaneName, parse_handle, parse_lan
 EVERY_COMPONENT: Final = "*"
 
 
-class Demand(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@attrs.frozen
+class Demand:
     """What a caller asks for.
 
     `accept` maps a component to the contracts that are accepted for it: a set, of which none is preferred. `lanes`
@@ -25,12 +26,12 @@ class Demand(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     whether adapters will be composed with the weights.
     """
 
-    accept: dict[str, tuple[str, ...]] = {}
-    lanes: dict[str, str] = {}
-    sm: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    accept: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
+    lanes: dict[str, str] = attrs.field(factory=dict)
+    sm: Positive | None = None
     adapters: bool = False
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         """Refuse what a reader of JSON would: Python checks no types."""
         if self.sm is not None and (type(self.sm) is not int or self.sm < 1):
             raise ValueError(f"sm: a compute capability such as 90, or None, not {self.sm!r}")
@@ -69,5 +70,5 @@ def _of_component(component: str, parse: Callable[[str], Any], text: str) -> lis
     try:
         parse(text)
     except Refusal as refusal:
-        return [msgspec.structs.replace(violation, component=named) for violation in refusal.violations]
+        return [attrs.evolve(violation, component=named) for violation in refusal.violations]
     return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-import msgspec
+import attrs
 
 from tensorhub_contracts.errors import Violation
 from tensorhub_contracts.hub.artifact import ComponentRecord
@@ -16,7 +16,8 @@ from tensorhub_contracts.registry.contract import Floor
 from tensorhub_contracts.registry.names import LaneName, parse_lane
 
 
-class Candidate(msgspec.Struct, frozen=True):
+@attrs.frozen
+class Candidate:
     """A lane of a decoder, with the floors of its body that must be met: the image's and the artifact's."""
 
     lane: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-import msgspec
+import attrs
 
 from tensorhub_contracts.errors import Violation
 from tensorhub_contracts.hub.artifact import ComponentRecord
@@ -14,7 +14,8 @@ from tensorhub_contracts.registry.names import parse_handle
 from tensorhub_contracts.registry.registry import load_registry
 
 
-class MatchingDecoders(msgspec.Struct, frozen=True):
+@attrs.frozen
+class MatchingDecoders:
     """The decoders whose handle is that of a component, and among them those whose digest proves that it is the same layout."""
 
     named: tuple[DecoderLanes, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-import msgspec
+import attrs
 
 from tensorhub_contracts.documents import document_json
 from tensorhub_contracts.errors import Refusal, Violation
@@ -14,7 +14,8 @@ from tensorhub_contracts.refusal_codes import explanations
 MEDIA_TYPE: Final = "application/problem+json"
 
 
-class Problem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@attrs.frozen
+class Problem:
     """The body of a problem (RFC 9457, sections 3.1 and 3.2).
 
     `type`, `title`, `status` and `detail` are the standard's; the rest are extensions. `code` is that of the first

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-import msgspec
+import attrs
 
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.hub.artifact import Artifact, ComponentRecord, record_artifact, require_all
@@ -88,7 +88,7 @@ def _judge(record: ComponentRecord, image_lanes: ImageLanes, demand: Demand) -> 
         if isinstance(chosen, ComponentVerdict):
             return chosen
         violations = chosen
-    return [msgspec.structs.replace(violation, component=record.component) for violation in violations]
+    return [attrs.evolve(violation, component=record.component) for violation in violations]
 
 
 def _nearest(artifact: Artifact, violations: list[Violation], image_lanes: ImageLanes) -> str | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
+import attrs
 
 from tensorhub_contracts.documents import document_json
 
 
-class RejectedLane(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@attrs.frozen
+class RejectedLane:
     """A lane of the image that reads the contract and was not chosen. `decided_by` says who ruled it out.
 
     `demand`: another lane was asked for. `device`: its floor is above the device. `decoder`: it composes no adapters.
@@ -22,7 +23,8 @@ class RejectedLane(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reason: str
 
 
-class ComponentVerdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@attrs.frozen
+class ComponentVerdict:
     """What runs for one component. `contract` and `digest` are those of the decoder in the image."""
 
     component: str
@@ -36,7 +38,8 @@ class ComponentVerdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rejected: tuple[RejectedLane, ...]
 
 
-class Verdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@attrs.frozen
+class Verdict:
     """An image satisfies an artifact. `lanes_digest` identifies the lanes that it was judged by."""
 
     version: Literal[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-import msgspec
+import attrs
 
 from tensorhub_contracts.errors import PluginError, Refusal, Violation
 from tensorhub_contracts.lanes.image_lanes import (
@@ -63,7 +63,7 @@ def derive_execution_lanes(plugins: Plugins | None = None) -> ImageLanes:
         digest="",
         scan=ScanCount(plugins.distributions, len(plugins.damaged), len(plugins.plugins)),
     )
-    return msgspec.structs.replace(lanes, digest=lanes_digest(lanes))
+    return attrs.evolve(lanes, digest=lanes_digest(lanes))
 
 
 def _decoders(plugins: Iterable[Plugin]) -> Iterator[tuple[Plugin, RegisteredDecoder]]:

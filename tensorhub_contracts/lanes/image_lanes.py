@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final, Literal
 
-import msgspec
+import attrs
 
+from tensorhub_contracts.documents import Count, Digest, HandleText, Positive, to_builtins
 from tensorhub_contracts.registry.digests import canonical_json
-from tensorhub_contracts.registry.names import HANDLE_PATTERN
 
 DERIVATION: Final = "tensorhub.execution-lanes@1"
 
@@ -18,23 +18,20 @@ ExclusionCode = Literal[
 ]  # fmt: skip  # one line reads as one list
 
 
-#: How digests are written.
-Digest = Annotated[str, msgspec.Meta(pattern="^sha256:[0-9a-f]{64}$")]
-
 #: A floor in a record: a compute capability (89 is 8.9), or "none".
-RecordedFloor = Annotated[int, msgspec.Meta(ge=1)] | Literal["none"]
-
-Count = Annotated[int, msgspec.Meta(ge=0)]
+RecordedFloor = Positive | Literal["none"]
 
 
-class SupersededContract(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@attrs.frozen
+class SupersededContract:
     """An older major that the contract of a decoder stands for, and the digest that proves it."""
 
-    contract: Annotated[str, msgspec.Meta(pattern=HANDLE_PATTERN)]
+    contract: HandleText
     digest: Digest
 
 
-class DecoderLanes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@attrs.frozen
+class DecoderLanes:
     """One contract that one decoder of the image reads.
 
     `decoder` is `module:qualname`, `lanes` are full names, best first, and `floors` maps each of their bodies to the
@@ -54,7 +51,8 @@ class DecoderLanes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     why: str
 
 
-class Excluded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@attrs.frozen
+class Excluded:
     """A decoder (`module:qualname`) or a plugin (what its entry point names) that the lanes leave out.
 
     `contract` and `lanes` say what is left out, where that is known. `reason` is for people.
@@ -67,7 +65,8 @@ class Excluded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reason: str
 
 
-class ScanCount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@attrs.frozen
+class ScanCount:
     """What the derivation looked at: distributions in all, those with damaged metadata, and plugins."""
 
     distributions: Count
@@ -75,7 +74,8 @@ class ScanCount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     plugins: Count
 
 
-class ImageLanes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@attrs.frozen
+class ImageLanes:
     """The lanes of an image, best first, with the decoders that they come from and what was left out.
 
     `digest` covers everything but `why`, `reason` and `scan`, so that it is the same wherever the same decoders with
@@ -93,7 +93,7 @@ class ImageLanes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def lanes_facts(lanes: ImageLanes) -> dict[str, Any]:
     """Return what of an image's lanes is compared and digested: everything but free text, counts and the digest itself."""
-    facts: dict[str, Any] = msgspec.to_builtins(lanes)
+    facts: dict[str, Any] = to_builtins(lanes)
     del facts["digest"], facts["scan"]
     for entry in facts["contracts"]:
         del entry["why"]

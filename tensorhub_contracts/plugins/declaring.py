@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple, TypeVar
 
-import msgspec
+import attrs
 
 from tensorhub_contracts.errors import DeclarationError, Refusal
 from tensorhub_contracts.registry.contract import Contract
@@ -37,7 +37,8 @@ _ATTRIBUTE: Final = "__contract_decoders__"
 _MODULE_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*\Z")
 
 
-class DecoderDeclaration(msgspec.Struct, frozen=True):
+@attrs.frozen
+class DecoderDeclaration:
     """What a decoder declares about one contract.
 
     `digest` is that of the contract as the decoder knows it. `serves` are lane bodies. `requires` are the modules that

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-import msgspec
+import attrs
 
 from tensorhub_contracts.plugins.selection import normalized
 from tensorhub_contracts.plugins.shipped_only import GROUP
@@ -19,7 +19,8 @@ SHIPPED_DISTRIBUTION: Final = "tensorhub-contracts"
 UNKNOWN: Final = "unknown distribution"
 
 
-class EntryPointRecord(msgspec.Struct, frozen=True, order=True):
+@attrs.frozen(order=True)
+class EntryPointRecord:
     """One entry point as one distribution's metadata declares it; `value` is `module` or `module:attribute`."""
 
     distribution: str
@@ -39,14 +40,16 @@ class EntryPointRecord(msgspec.Struct, frozen=True, order=True):
         return normalized(self.distribution) == SHIPPED_DISTRIBUTION
 
 
-class DamagedMetadata(msgspec.Struct, frozen=True, order=True):
+@attrs.frozen(order=True)
+class DamagedMetadata:
     """A distribution whose metadata cannot be used, by the path of its metadata."""
 
     metadata: str
     reason: str
 
 
-class MetadataScan(msgspec.Struct, frozen=True):
+@attrs.frozen
+class MetadataScan:
     """What one pass found: how many distributions there are, what they declare, and what is damaged; sorted."""
 
     distributions: int

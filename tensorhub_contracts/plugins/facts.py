@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
+import attrs
 
 from tensorhub_contracts.plugins.discovery import DamagedMetadata
 from tensorhub_contracts.plugins.loader import RegisteredDecoder
@@ -14,7 +14,8 @@ from tensorhub_contracts.registry.registry import Registry
 State = Literal["loaded", "blocked", "broken", "conflict"]
 
 
-class Plugin(msgspec.Struct, frozen=True):
+@attrs.frozen
+class Plugin:
     """One plugin with its provenance, its state, and why it is not in use if it is not.
 
     `value` is what the entry point names and `metadata` the path of the metadata that says so. `contracts` are the
@@ -41,7 +42,8 @@ class Plugin(msgspec.Struct, frozen=True):
         return f"{self.name} ({self.distribution}{' ' + self.version if self.version else ''})"
 
 
-class LaneConflict(msgspec.Struct, frozen=True):
+@attrs.frozen
+class LaneConflict:
     """A lane body of a contract that several decoders claim; `winner` is the plugin that the image names, or empty."""
 
     contract: str
@@ -60,7 +62,8 @@ class LaneConflict(msgspec.Struct, frozen=True):
         return tuple((plugin, registered) for plugin, registered in self.claimants if plugin.name != self.winner)
 
 
-class Plugins(msgspec.Struct, frozen=True):
+@attrs.frozen
+class Plugins:
     """All plugins of this environment, sorted by name, with how many distributions the scan saw.
 
     `registry` has the contracts that loaded plugins own. `lane_conflicts` are the lanes that several decoders registered.

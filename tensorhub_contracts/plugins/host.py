@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping
 
-import msgspec
+import attrs
 
 from tensorhub_contracts.errors import PluginSelectionError, RegistryError, writable
 from tensorhub_contracts.plugins.conflicts import contract_conflicts, is_named, lane_conflicts, name_conflicts
@@ -53,7 +53,7 @@ def resolve_plugins(scan: MetadataScan, selection: PluginSelection) -> Plugins:
         frozenset(registered.declaration.contract for plugin in plugins for registered in plugin.decoders) - selection.blocked_contracts
     )
     unavailable = tuple(f"{plugin.title} is {plugin.state}: {plugin.reason}" for plugin in plugins if plugin.state != "loaded")
-    registry = msgspec.structs.replace(registry, decoded=decoded, unavailable=unavailable)
+    registry = attrs.evolve(registry, decoded=decoded, unavailable=unavailable)
     damaged = tuple(DamagedMetadata(writable(each.metadata), writable(each.reason)) for each in scan.damaged)
     return Plugins(tuple(plugins), scan.distributions, damaged, registry, selection, lane_conflicts(plugins, selection))
 
@@ -77,16 +77,16 @@ def _loaded(records: list[EntryPointRecord]) -> tuple[Plugin, OwnedContracts | N
     """Load a plugin; return it with the contracts that it owns."""
     loaded = load_plugin(records[0])
     record, notes = owner(records, loaded.file)
-    plugin = msgspec.structs.replace(_plugin(record, "loaded"), file=writable(loaded.file), notes=tuple(map(writable, notes)))
+    plugin = attrs.evolve(_plugin(record, "loaded"), file=writable(loaded.file), notes=tuple(map(writable, notes)))
     if loaded.fault:
         fault, lines = writable(loaded.fault), writable(loaded.traceback)
-        return msgspec.structs.replace(plugin, state="broken", reason=fault, traceback=lines), None
+        return attrs.evolve(plugin, state="broken", reason=fault, traceback=lines), None
     contracts = tuple(loaded.owned.contracts) if loaded.owned is not None else ()
-    return msgspec.structs.replace(plugin, decoders=loaded.decoders, contracts=contracts), loaded.owned
+    return attrs.evolve(plugin, decoders=loaded.decoders, contracts=contracts), loaded.owned
 
 
 def _without_use(plugin: Plugin, state: State, reason: str) -> Plugin:
-    return msgspec.structs.replace(plugin, state=state, reason=reason, decoders=(), contracts=())
+    return attrs.evolve(plugin, state=state, reason=reason, decoders=(), contracts=())
 
 
 def _with_contracts(plugins: list[Plugin], owned: Mapping[str, OwnedContracts]) -> tuple[list[Plugin], Registry]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-import msgspec
+import attrs
 import pluggy
 
 from tensorhub_contracts.plugins import hookspecs
@@ -24,7 +24,8 @@ from tensorhub_contracts.plugins.shipped_only import GROUP
 from tensorhub_contracts.registry.plugin_contracts import OwnedContracts
 
 
-class RegisteredDecoder(msgspec.Struct, frozen=True):
+@attrs.frozen
+class RegisteredDecoder:
     """One contract that one decoder of a plugin reads. `name` is `module:qualname`."""
 
     declaration: DecoderDeclaration
@@ -32,7 +33,8 @@ class RegisteredDecoder(msgspec.Struct, frozen=True):
     function: Callable[..., Any]
 
 
-class Loaded(msgspec.Struct, frozen=True):
+@attrs.frozen
+class Loaded:
     """What a plugin was found to be: what it provides, or why it is broken, with the traceback if there is one."""
 
     decoders: tuple[RegisteredDecoder, ...] = ()

@@ -6,14 +6,15 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 
-import msgspec
+import attrs
 
 from tensorhub_contracts.errors import PluginSelectionError, Refusal
 from tensorhub_contracts.plugins.shipped_only import VARIABLE
 from tensorhub_contracts.registry.names import parse_handle
 
 
-class PluginSelection(msgspec.Struct, frozen=True):
+@attrs.frozen
+class PluginSelection:
     """What `TENSORHUB_PLUGINS` says.
 
     `allowed` and `blocked` are names of plugins or of distributions, normalized. With an empty `allowed` all are
@@ -24,7 +25,7 @@ class PluginSelection(msgspec.Struct, frozen=True):
     allowed: frozenset[str] = frozenset()
     blocked: frozenset[str] = frozenset()
     blocked_contracts: frozenset[str] = frozenset()
-    winners: Mapping[str, str] = {}
+    winners: Mapping[str, str] = attrs.field(factory=dict)
 
     def is_blocked(self, names: Iterable[str], *, shipped: bool) -> bool:
         """Whether a plugin with these normalized names must not be imported."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Final, Literal
 
-import msgspec
+import attrs
 
 from tensorhub_contracts.checkpoints.config_files import DeclarationKind
+from tensorhub_contracts.documents import DimensionNumber, DimensionText
 from tensorhub_contracts.registry.shape_patterns import Dimension, parse_shape
 
 #: A value that a configuration file must hold. Types are exact: 128.0 and true are not 128.
@@ -15,17 +16,14 @@ DeclaredValue = str | int | tuple[int, ...]
 #: The least compute capability (sm, 89 is 8.9) that a lane needs; "none" is written out, never a silent 0.
 Floor = int | Literal["none"]
 
-#: Dimensions as they are written; `shapes.parse_dimension` judges them, with a message that names the contract.
-DimensionText = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": "^[a-z][a-z_]*(/[1-9][0-9]*)?$"})]
-DimensionNumber = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 1})]
-
 Provenance = Literal["code", "report", "inferred"]
 Role = Literal["weight-scale", "global-scale", "activation-scale", "zero-point", "cache-scale", "producer-note"]
 ScaleDirection = Literal["multiply", "global-divides", "none"]
 Execution = Literal["eager", "compiled"]
 
 
-class TensorFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@attrs.frozen
+class TensorFacts:
     """One tensor of a unit: its name pattern, the dtypes it may have and the shapes it may have."""
 
     name: str
@@ -44,7 +42,8 @@ class TensorFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.name.partition("}")[2]
 
 
-class Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@attrs.frozen
+class Form:
     """One way in which a unit of the contract is written; the tensor with the role `weight` is the primary one."""
 
     name: str
@@ -56,7 +55,8 @@ class Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.tensors["weight"]
 
 
-class Requirement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@attrs.frozen
+class Requirement:
     """One key that a declaration must hold. Dots step into objects and `*` stands for every member of one.
 
     Exactly one of `equals`, `any_of` and `null` states the value. A requirement that is `optional` is met by absence.
@@ -69,21 +69,24 @@ class Requirement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     optional: bool = False
 
 
-class Declares(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@attrs.frozen
+class Declares:
     """What one kind of configuration source must say for a checkpoint to declare the contract."""
 
     source: DeclarationKind
     require: tuple[Requirement, ...]
 
 
-class UnquantizedRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@attrs.frozen
+class UnquantizedRule:
     """Which dtypes the tensors that nothing scales may have: matrices have rank 2 or more, vectors less."""
 
     matrix_dtypes: tuple[str, ...] = ("BF16", "F16", "F32")
     vector_dtypes: tuple[str, ...] = ("BF16", "F16", "F32")
 
 
-class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@attrs.frozen
+class Contract:
     """A named tensor layout. `digest` is the SHA-256 of its normative facts; see `normative_facts`."""
 
     handle: str
@@ -96,11 +99,11 @@ class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     decoder: Literal["shipped", "none"] = "none"
     scale_direction: ScaleDirection = "none"
     block: tuple[int, int] | None = None
-    multiple_of: dict[str, int] = {}
+    multiple_of: dict[str, int] = attrs.field(factory=dict)
     whole_tree: bool = False
     probe: str = ""
     unquantized: UnquantizedRule = UnquantizedRule()
-    floors: dict[str, Floor] = {}
+    floors: dict[str, Floor] = attrs.field(factory=dict)
     form: tuple[Form, ...] = ()
     declares: tuple[Declares, ...] = ()
 
@@ -110,7 +113,8 @@ class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return bool(self.form)
 
 
-class SidecarName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@attrs.frozen
+class SidecarName:
     """A sidecar's name: the end of its last dotted segment, what it means, and what it belongs to.
 
     `beside` lists what may stand in place of the suffix in the name of the tensor that the sidecar belongs to.
@@ -123,7 +127,8 @@ class SidecarName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     needs_quantized: bool = False
 
 
-class Payload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@attrs.frozen
+class Payload:
     """A name that marks a packed weight by itself, whatever lies beside it."""
 
     suffix: str
@@ -131,7 +136,8 @@ class Payload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dtypes: tuple[str, ...] = ()
 
 
-class ReferenceDequant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@attrs.frozen
+class ReferenceDequant:
     """The formula that defines a contract's numbers, and where it rounds."""
 
     name: str
@@ -139,7 +145,8 @@ class ReferenceDequant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rounding: str
 
 
-class LaneBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@attrs.frozen
+class LaneBody:
     """What a decoder may declare that it serves: weights of `elements`, computed with as the body's name says.
 
     Lanes with a lower `rank` come first. `executions` are the ways in which the body may run, in order.
@@ -152,7 +159,8 @@ class LaneBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     summary: str
 
 
-class ConversionEdge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@attrs.frozen
+class ConversionEdge:
     """An edge between contracts: `producible` loses precision and is done ahead of time, `decodable` is exact."""
 
     source: tuple[str, ...]
@@ -160,7 +168,8 @@ class ConversionEdge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kind: Literal["producible", "decodable"]
 
 
-class Superseded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@attrs.frozen
+class Superseded:
     """A major that is no longer listed: it resolves to `by`, and only for who proves the recorded digest."""
 
     handle: str
@@ -168,7 +177,8 @@ class Superseded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     by: str
 
 
-class RegistryFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@attrs.frozen
+class RegistryFile:
     """The content of `registry.toml`, structured and not yet judged."""
 
     schema: int
@@ -181,7 +191,8 @@ class RegistryFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     superseded: tuple[Superseded, ...] = ()
 
 
-class OwnedContractsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@attrs.frozen
+class OwnedContractsFile:
     """The contracts that a plugin owns, all of one producer, structured and not yet judged."""
 
     schema: int

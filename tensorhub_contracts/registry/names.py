@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 from typing import Final
 
-import msgspec
+import attrs
 
+from tensorhub_contracts.documents import SEGMENT
 from tensorhub_contracts.errors import Refusal, Violation
 
-#: A producer or a format.
-SEGMENT = "[a-z0-9]+(?:-[a-z0-9]+)*"
-HANDLE_PATTERN = rf"^{SEGMENT}\.{SEGMENT}@[1-9][0-9]{{0,8}}$"
 _HANDLE = re.compile(rf"({SEGMENT})\.({SEGMENT})@([1-9][0-9]{{0,8}})\Z", re.ASCII)
 
 
-class Handle(msgspec.Struct, frozen=True):
+@attrs.frozen
+class Handle:
     """The parts of a handle; `str()` gives it back byte for byte."""
 
     producer: str
@@ -59,7 +58,8 @@ _FAMILY_WORD = rf"(?!w[0-9]+a[0-9]+(?:-|\Z)){_WORD}"
 _FAMILY_ALONE = re.compile(rf"{_FAMILY_WORD}(?:-{_FAMILY_WORD})*\Z", re.ASCII)
 
 
-class LaneName(msgspec.Struct, frozen=True):
+@attrs.frozen
+class LaneName:
     """The parts of a lane, of a body (without `execution`) or of a family (with `family` alone); `str()` gives it back.
 
     `fp8-w8a8-dynamic+eager` has family `fp8`, activation `w8a8`, scale `dynamic` and execution `eager`.

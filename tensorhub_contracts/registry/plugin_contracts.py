@@ -7,21 +7,22 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
-import msgspec
+import attrs
 
-from tensorhub_contracts.documents import structure
+from tensorhub_contracts.documents import SEGMENT, structure
 from tensorhub_contracts.errors import Refusal, RegistryError
 from tensorhub_contracts.registry.check import contract_faults, digest_clashes
 from tensorhub_contracts.registry.contract import Contract, OwnedContractsFile, Payload, ReferenceDequant, SidecarName
 from tensorhub_contracts.registry.digests import contract_digest
-from tensorhub_contracts.registry.names import SEGMENT, parse_handle
+from tensorhub_contracts.registry.names import parse_handle
 from tensorhub_contracts.registry.registry import SCHEMA, Registry, load_registry
 from tensorhub_contracts.registry.sidecar_names import SidecarNames
 
 Fact = TypeVar("Fact", SidecarName, Payload, ReferenceDequant)
 
 
-class OwnedContracts(msgspec.Struct, frozen=True):
+@attrs.frozen
+class OwnedContracts:
     """The contracts of one producer that a plugin owns, with the sidecar names and dequants that they need.
 
     `owned["acme.int8-channel@1"]` is the `Contract` that `implements_contract` takes.
@@ -82,7 +83,7 @@ def with_owned(registry: Registry, owned: OwnedContracts) -> Registry:
         faults += (f"{handle}.{fault}" for fault in contract_faults(contract, names, sidecar_names, registry.lanes))
     if faults:
         raise RegistryError(faults)
-    return msgspec.structs.replace(
+    return attrs.evolve(
         registry, contracts=contracts, sidecars=sidecars, payloads=payloads, reference_dequants=dequants, known_digests=digests
     )
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
+import attrs
 
 from tensorhub_contracts.documents import structure
 from tensorhub_contracts.errors import Refusal, RegistryError, Violation
@@ -29,7 +29,8 @@ from tensorhub_contracts.registry.sidecar_names import SidecarNames
 SCHEMA: Final = 1
 
 
-class Registry(msgspec.Struct, frozen=True, dict=True):
+@attrs.frozen
+class Registry:
     """The contracts that this installation knows, with the sidecar names that tell layouts apart.
 
     `lanes` maps each body of the lane table to its facts, best rank first. `decoded` holds the handles that a decoder
@@ -46,7 +47,7 @@ class Registry(msgspec.Struct, frozen=True, dict=True):
     superseded: tuple[Superseded, ...]
     decoded: frozenset[str]
     unavailable: tuple[str, ...] = ()
-    known_digests: dict[str, str] = {}
+    known_digests: dict[str, str] = attrs.field(factory=dict)
 
     @cached_property
     def sidecar_names(self) -> SidecarNames:
@@ -183,7 +184,7 @@ def _with_nearest(refusal: Refusal, text: str, registry: Registry) -> Refusal:
         return refusal
     malformed = refusal.violations[0]
     remedy = f"Did you mean {nearest}? `tensorhub contracts` lists all."
-    return Refusal([msgspec.structs.replace(malformed, remedy=remedy)], nearest=nearest)
+    return Refusal([attrs.evolve(malformed, remedy=remedy)], nearest=nearest)
 
 
 def _unknown(text: str, registry: Registry) -> Refusal:

@@ -10,12 +10,13 @@ import functools
 import re
 from collections.abc import Mapping
 
-import msgspec
+import attrs
 
 _DIMENSION = re.compile(r"([a-z][a-z_]*)(?:/([1-9][0-9]*))?\Z")
 
 
-class Dimension(msgspec.Struct, frozen=True):
+@attrs.frozen
+class Dimension:
     """One dimension of a shape: a symbol divided by `divisor` and rounded up, or a fixed number (symbol is empty)."""
 
     symbol: str

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import msgspec
+import attrs
 
 from tensorhub_contracts._version import __version__
+from tensorhub_contracts.documents import compact_json
 from tensorhub_contracts.errors import Violation, writable
 from tensorhub_contracts.inspection.prefixes import is_multi_token_prediction, layer_count
 from tensorhub_contracts.inspection.result import Inspection
@@ -15,14 +16,16 @@ from tensorhub_contracts.reports.summary import GridRow, PrefixRow, grid_rows, p
 REPORT_VERSION = 1
 
 
-class ContractReport(msgspec.Struct, frozen=True):
+@attrs.frozen
+class ContractReport:
     """The contract that was proved."""
 
     handle: str
     digest: str
 
 
-class UnitReport(msgspec.Struct, frozen=True):
+@attrs.frozen
+class UnitReport:
     """One unit. Shapes are in stored elements; the scale fields are empty if the contract has no scale."""
 
     name: str
@@ -39,14 +42,16 @@ class UnitReport(msgspec.Struct, frozen=True):
     orientation_shown: bool
 
 
-class NotProvableReport(msgspec.Struct, frozen=True):
+@attrs.frozen
+class NotProvableReport:
     """What headers cannot show; `units` are those concerned, empty if it concerns all."""
 
     statement: str
     units: tuple[str, ...]
 
 
-class CheckpointReport(msgspec.Struct, frozen=True):
+@attrs.frozen
+class CheckpointReport:
     """What was read: sizes in bytes, and the digest that identifies the headers."""
 
     tensors: int
@@ -58,7 +63,8 @@ class CheckpointReport(msgspec.Struct, frozen=True):
     extra_files: tuple[str, ...]
 
 
-class InspectionReport(msgspec.Struct, frozen=True):
+@attrs.frozen
+class InspectionReport:
     """One inspection; the fields are those of `tensorhub_contracts.Inspection`."""
 
     path: str
@@ -77,7 +83,8 @@ class InspectionReport(msgspec.Struct, frozen=True):
     units: tuple[UnitReport, ...]
 
 
-class Report(msgspec.Struct, frozen=True):
+@attrs.frozen
+class Report:
     """The whole report; `accepted` is true if every inspection is, and `version` is the report's own."""
 
     version: int
@@ -94,7 +101,7 @@ def write(inspections: Sequence[Inspection]) -> str:
         accepted=all(inspection.accepted for inspection in inspections),
         inspections=tuple(map(inspection_report, inspections)),
     )
-    return msgspec.json.encode(report).decode() + "\n"
+    return compact_json(report)
 
 
 def inspection_report(inspection: Inspection) -> InspectionReport:

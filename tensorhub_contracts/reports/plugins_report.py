@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
+import attrs
 
 from tensorhub_contracts.documents import document_json
 from tensorhub_contracts.plugins.declaring import DecoderDeclaration
@@ -10,14 +10,16 @@ from tensorhub_contracts.plugins.discovery import DamagedMetadata
 from tensorhub_contracts.plugins.facts import Plugins, State
 
 
-class ClaimReport(msgspec.Struct, frozen=True):
+@attrs.frozen
+class ClaimReport:
     """One contract that a decoder, `module:qualname`, reads."""
 
     decoder: str
     declaration: DecoderDeclaration
 
 
-class PluginReport(msgspec.Struct, frozen=True):
+@attrs.frozen
+class PluginReport:
     """One plugin; the fields are those of `tensorhub_contracts.plugins.facts.Plugin`."""
 
     name: str
@@ -35,7 +37,8 @@ class PluginReport(msgspec.Struct, frozen=True):
     decodes: tuple[ClaimReport, ...]
 
 
-class ContestReport(msgspec.Struct, frozen=True):
+@attrs.frozen
+class ContestReport:
     """A lane body of a contract that several decoders registered, and the plugin that was named as the winner, or nothing."""
 
     contract: str
@@ -45,7 +48,8 @@ class ContestReport(msgspec.Struct, frozen=True):
     winner: str
 
 
-class PluginsReport(msgspec.Struct, frozen=True):
+@attrs.frozen
+class PluginsReport:
     """Everything that one scan of an environment found."""
 
     version: int

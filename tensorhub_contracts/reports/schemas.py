@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any, Final
 
-import msgspec
+from tensorhub_contracts.documents import document_schema
 
 #: Name to the class that describes it, as `module:class`; the module is imported when its schema is asked for.
 SCHEMAS: Final = {
@@ -20,9 +20,13 @@ SCHEMAS: Final = {
     "problem": "hub.problem:Problem",
 }
 
+#: Reports, which nothing reads back: later ones may have further keys.
+_WRITTEN_ONLY: Final = ("inspection", "plugins")
+
 
 def json_schema(name: str) -> dict[str, Any]:
     """Return the JSON Schema (2020-12) of a file or a report of this tool; `SCHEMAS` has the names."""
     module, _, kind = SCHEMAS[name].partition(":")
-    schema = msgspec.json.schema(getattr(importlib.import_module(f"tensorhub_contracts.{module}"), kind))
+    described = getattr(importlib.import_module(f"tensorhub_contracts.{module}"), kind)
+    schema = document_schema(described, closed=name not in _WRITTEN_ONLY)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"tensorhub {name}", **schema}

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from pathlib import Path
 
-import msgspec
+import attrs
 
 from tensorhub_contracts.errors import Violation
 from tensorhub_contracts.inspection.prefixes import is_multi_token_prediction, layer_count, prefix_of
 from tensorhub_contracts.inspection.result import Inspection
 
 
-class PrefixRow(msgspec.Struct, frozen=True):
+@attrs.frozen
+class PrefixRow:
     """How many tensors lie under a prefix, and of what kind; `units` counts those in the judged contract."""
 
     prefix: str
@@ -23,7 +24,8 @@ class PrefixRow(msgspec.Struct, frozen=True):
     unquantized_dtypes: tuple[str, ...]
 
 
-class GridRow(msgspec.Struct, frozen=True):
+@attrs.frozen
+class GridRow:
     """How many units share one geometry."""
 
     weight_dtype: str
@@ -34,7 +36,8 @@ class GridRow(msgspec.Struct, frozen=True):
     orientation_shown: bool
 
 
-class ViolationGroup(msgspec.Struct, frozen=True):
+@attrs.frozen
+class ViolationGroup:
     """Violations that say the same of several objects."""
 
     code: str

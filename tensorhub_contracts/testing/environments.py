@@ -32,11 +32,11 @@ _LANES = """
 import json, sys
 if {reverse}:
     sys.path[:] = sys.path[::-1]
-import msgspec
 from tensorhub_contracts import derive_execution_lanes
 from tensorhub_contracts.lanes.image_lanes import canonical_bytes
+from tensorhub_contracts.documents import to_builtins
 lanes = derive_execution_lanes()
-print(json.dumps([canonical_bytes(lanes).decode(), msgspec.to_builtins(lanes)]))
+print(json.dumps([canonical_bytes(lanes).decode(), to_builtins(lanes)]))
 """
 
 

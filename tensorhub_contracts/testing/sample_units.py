@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
+import attrs
 
 from tensorhub_contracts.checkpoints.geometry import BITS
 from tensorhub_contracts.registry.contract import Contract, Form, TensorFacts
@@ -29,7 +29,8 @@ _TELLTALE_MANTISSAS: Final = tuple(map(float.fromhex, ("0x1.fc924ap+0", "0x1.f22
 _OTHER_SIZES: Final = {"experts": 3, "height": 3, "width": 2, "depth": 2}
 
 
-class StoredTensor(msgspec.Struct, frozen=True):
+@attrs.frozen
+class StoredTensor:
     """A tensor as it lies in the file: dtype, shape in elements, little-endian bytes, row-major."""
 
     dtype: str
@@ -42,7 +43,8 @@ class StoredTensor(msgspec.Struct, frozen=True):
         return values(self.dtype, self.data)
 
 
-class SampleUnit(msgspec.Struct, frozen=True):
+@attrs.frozen
+class SampleUnit:
     """One unit: its tensors and their names by role, the form that it has, and what the symbols of its shapes stand for."""
 
     form: str

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
+import attrs
 import pytest
 
 from tensorhub_contracts import (
@@ -402,7 +402,7 @@ def test_a_contract_that_a_plugin_owns_is_given_as_itself(owned: OwnedContracts)
         "serves: fp8-w8a16: its weights are F8_E4M3, and those of acme.int8-tensor@1 are I8",
         "serves: fp8-w8a32: its weights are F8_E4M3, and those of acme.int8-tensor@1 are I8",
     )
-    assert problems(contract=msgspec.structs.replace(mine, floors={}), serves=("int8-w8a16",)) == (
+    assert problems(contract=attrs.evolve(mine, floors={}), serves=("int8-w8a16",)) == (
         "serves: int8-w8a16: acme.int8-tensor@1 states no floor for it; floors are stated for none",
     )
 
@@ -411,12 +411,12 @@ def test_a_shipped_contract_may_be_given_as_itself_too() -> None:
     given = load_registry().contracts[BLOCKWISE]
     by_handle = contract_decoders_of(blockwise(lambda: None))
     assert contract_decoders_of(declared(contract=given)(lambda: None)) == by_handle
-    assert contract_decoders_of(declared(contract=msgspec.structs.replace(given))(lambda: None)) == by_handle
+    assert contract_decoders_of(declared(contract=attrs.evolve(given))(lambda: None)) == by_handle
 
 
 @pytest.mark.parametrize("change", [{"summary": "Mine."}, {"block": (64, 64)}, {"floors": {"fp8-w8a16": 75, "fp8-w8a32": 75}}])
 def test_an_altered_copy_of_a_shipped_contract_is_refused(change: dict[str, Any]) -> None:
-    altered = msgspec.structs.replace(load_registry().contracts[BLOCKWISE], **change)
+    altered = attrs.evolve(load_registry().contracts[BLOCKWISE], **change)
     assert problems(contract=altered) == (f"contract: {BLOCKWISE} is a shipped contract, and nothing may replace it",)
 
 
@@ -424,7 +424,7 @@ def test_the_digest_is_that_of_the_facts_and_not_of_their_wording(owned: OwnedCo
     mine = owned["acme.int8-tensor@1"]
 
     def digest(**change: Any) -> str:
-        given = msgspec.structs.replace(mine, **change)
+        given = attrs.evolve(mine, **change)
         return contract_decoders_of(declared(contract=given, serves=("int8-w8a16",))(lambda: None))[0].digest
 
     assert digest(summary="Other words.") == digest() != digest(scale_direction="none")

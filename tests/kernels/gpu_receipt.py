@@ -16,17 +16,13 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from tests.kernels.receipt.msgspec_stand_in import install_if_missing
-
-STOOD_IN_FOR_MSGSPEC = install_if_missing()
-
-from tests.kernels.oracle.fixture_files import FOLDER, MANIFEST, read_manifest, read_tensors  # noqa: E402  after what stands in
-from tests.kernels.receipt.cases import read_cases  # noqa: E402
-from tests.kernels.receipt.checks import Receipt  # noqa: E402
-from tests.kernels.receipt.facts import gather_device, gather_facts  # noqa: E402
-from tests.kernels.receipt.machine import Machine  # noqa: E402
-from tests.kernels.receipt.oracle_checks import check_files, check_judge  # noqa: E402
-from tests.kernels.receipt.writing import write_receipt  # noqa: E402
+from tests.kernels.oracle.fixture_files import FOLDER, MANIFEST, read_manifest, read_tensors
+from tests.kernels.receipt.cases import read_cases
+from tests.kernels.receipt.checks import Receipt
+from tests.kernels.receipt.facts import gather_device, gather_facts
+from tests.kernels.receipt.machine import Machine
+from tests.kernels.receipt.oracle_checks import check_files, check_judge
+from tests.kernels.receipt.writing import write_receipt
 
 SECTIONS = ("primitives", "kernels", "operator", "timings", "sanitizer")
 
@@ -43,7 +39,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     receipt = Receipt(DEADLINE)
     manifest = read_manifest(options.manifest)
     gather_facts(receipt, manifest)
-    receipt.facts["stood_in_for_msgspec"] = STOOD_IN_FOR_MSGSPEC
     machine, reason = _find_machine(host_memory=options.host_memory)
     if check_files(receipt, manifest, options.fixtures):
         check_judge(receipt, read_cases(manifest, options.fixtures))

@@ -23,7 +23,7 @@ from tensorhub_cuda.nvrtc.compile import compile_cubin
 from tests.kernels import gpu_receipt
 from tests.kernels.mock_driver import build as mock_driver
 from tests.kernels.oracle.fixture_files import FOLDER, describe_files, read_manifest, read_tensors
-from tests.kernels.receipt import checks, measuring, msgspec_stand_in, operator_checks, peers, primitive_checks, timings
+from tests.kernels.receipt import checks, measuring, operator_checks, peers, primitive_checks, timings
 from tests.kernels.receipt.cases import read_cases
 from tests.kernels.receipt.checks import Receipt, require
 from tests.kernels.receipt.machine import Machine
@@ -77,11 +77,13 @@ def emulator(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def on_emulator(driver: Path, tmp_path: Path) -> MakeReceipt:
-    """Makes a receipt on the mock driver with an emulator's library, in a process that can be told to have no msgspec."""
+    """Makes a receipt on the mock driver with an emulator's library."""
 
-    def make(library: Path, *arguments: str, without_msgspec: bool = False) -> Made:
-        block = "sys.modules['msgspec'] = None; " if without_msgspec else ""
-        program = f"import runpy, sys; {block}sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    def make(library: Path, *arguments: str) -> Made:
+        # A machine that has a GPU may have no msgspec: nothing of the receipt asks for it.
+        program = (
+            "import runpy, sys; sys.modules['msgspec'] = None; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+        )
         environment = {**mock_driver.environment(driver), "PYTHONPATH": _PATH}
         command = [sys.executable, "-c", program, str(_SCRIPT), str(library), "--output", str(tmp_path / "receipt"), *arguments]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
@@ -148,15 +150,6 @@ def test_kernels_that_answer_wrongly_fail_by_name(on_emulator: MakeReceipt, tmp_
     assert "elements wrong, the first at" in made.detail("kernel: block_fp8_w8a32_tile on slice/w8a32")
     assert "# GPU receipt: failed" in made.page
     assert "kernel: block_fp8_w8a32_tile on slice/w8a32" in made.page
-
-
-def test_a_machine_without_msgspec_will_do(on_emulator: MakeReceipt, emulator: Path) -> None:
-    made = on_emulator(emulator, "--only", "primitives", without_msgspec=True)
-    assert made.code == checks.NO_GPU, made.said
-    assert made.document["stood_in_for_msgspec"]
-    assert made.names("failed") == set()
-    assert "primitive: probe_e4m3" in made.names("passed")
-    assert made.detail("kernels") == "--only primitives"
 
 
 # ---- Where there is nothing. ----------------------------------------------------------------------------------------------
@@ -248,22 +241,6 @@ def test_after_the_deadline_checks_are_not_run() -> None:
     assert not receipt.check("late", lambda: "never asked")
     assert receipt.checks[0].state == "not run"
     assert receipt.exit_code(on_gpu=True) == checks.INCOMPLETE
-
-
-def test_what_stands_in_for_msgspec_does_what_is_used_of_it() -> None:
-    class Point(msgspec_stand_in.Struct, frozen=True):
-        x: int
-        names: tuple[str, ...] = ()
-
-    point = Point(1, names=("a", "b"))
-    assert msgspec_stand_in.decode(msgspec_stand_in.encode(point), type=Point) == point
-    assert hash(point) == hash(Point(1, names=("a", "b")))
-    with pytest.raises(AttributeError):
-        point.x = 2  # type: ignore[misc]  # that it is refused is the test
-    for content in (b"{", b'{"y": 1}', b"[]"):
-        with pytest.raises(msgspec_stand_in.DecodeError):
-            msgspec_stand_in.decode(content, type=Point)
-    assert not msgspec_stand_in.install_if_missing(), "msgspec is installed here"
 
 
 # ---- What a GPU will be given. --------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import attrs
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
@@ -61,7 +62,7 @@ SMALL = 'extern "C" __global__ void first(float* x) { x[0] = 1; }\nextern "C" __
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     first = Kernel("first", "w8a32", ("small.cu",), 128, 1, 1, 0, 75, 32, False)
-    monkeypatch.setattr(kernels, "KERNELS", (first, msgspec.structs.replace(first, name="second", minimum_sm=89)))
+    monkeypatch.setattr(kernels, "KERNELS", (first, attrs.evolve(first, name="second", minimum_sm=89)))
     monkeypatch.setattr(kernels, "read_source", lambda kernel: SMALL)
 
 
@@ -151,7 +152,7 @@ def test_a_refusal_of_nvrtc_is_shown_with_the_options(tmp_path: Path, monkeypatc
 def test_a_kernel_that_spills_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def spilling(source: str, sm: int, folder: Path) -> tuple[Cubin, Path]:
         cubin = compile_cubin(source, sm)
-        return msgspec.structs.replace(cubin, log=cubin.log.replace("0 bytes spill loads", "8 bytes spill loads", 1)), folder / "file"
+        return attrs.evolve(cubin, log=cubin.log.replace("0 bytes spill loads", "8 bytes spill loads", 1)), folder / "file"
 
     monkeypatch.setattr(kernels, "build_cubin", spilling)
     run = invoke("kernels", "build", "--arch", "sm_90", "--output-folder", tmp_path)
@@ -231,7 +232,7 @@ def test_the_doctor_refuses_mixed_majors(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_doctor_lists_devices_and_who_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     there = (KernelThere("block_fp8_w8a32_tile", True), KernelThere("block_fp8_w8a8_tile", False, "floor", "it needs sm_89 or later"))
     driver = Driver("580.65.06", "13.0", "", (GpuDevice(0, "A \x1b[31mcard\n", 80, there),))
-    monkeypatch.setattr(doctor, "environment", lambda: msgspec.structs.replace(facts(), driver=driver))
+    monkeypatch.setattr(doctor, "environment", lambda: attrs.evolve(facts(), driver=driver))
     run = invoke("doctor")
     assert run.exit_code == 0
     lines = run.stdout.splitlines()

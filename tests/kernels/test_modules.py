@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import msgspec
+import attrs
 import pytest
 from cuda.bindings import driver
 from tensorhub_cuda.catalog import Kernel, check_floor
@@ -91,7 +91,7 @@ def test_each_device_has_its_own(stand: Stand) -> None:
 
 
 def test_a_kernel_without_dynamic_memory_sets_no_limit(stand: Stand) -> None:
-    loaded_kernel(msgspec.structs.replace(KERNEL, shared_bytes=0), 0)
+    loaded_kernel(attrs.evolve(KERNEL, shared_bytes=0), 0)
     assert stand.limits == []
 
 

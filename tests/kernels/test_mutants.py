@@ -6,7 +6,7 @@ import functools
 import tempfile
 from pathlib import Path
 
-import msgspec
+import attrs
 import pytest
 from tensorhub_cuda.catalog import KERNELS, Kernel, kernel
 
@@ -14,7 +14,8 @@ from tests.kernels.emulator.emulator import Emulator, EmulatorError, build_varia
 from tests.kernels.support.battery import check_kernel
 
 
-class Mutant(msgspec.Struct, frozen=True):
+@attrs.frozen
+class Mutant:
     """A bug: the kernel that has it, the file, and what stands in the place of what. A text that occurs more than once is
     replaced everywhere."""
 
@@ -186,7 +187,7 @@ def mutated(sources: dict[str, str], mutant: Mutant) -> dict[str, str]:
 
 def run_battery(chosen: Kernel, variant: str) -> None:
     """The product's own kernel quantizes the activations, except in the battery of that one."""
-    check_kernel(mutants_of(chosen), msgspec.structs.replace(chosen, name=f"{variant}::{chosen.name}"), product_emulator())
+    check_kernel(mutants_of(chosen), attrs.evolve(chosen, name=f"{variant}::{chosen.name}"), product_emulator())
 
 
 @pytest.mark.parametrize("index", range(len(MUTANTS)), ids=[f"{mutant.kernel}: {mutant.bug}" for mutant in MUTANTS])

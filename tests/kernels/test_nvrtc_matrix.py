@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-import msgspec
+import attrs
 import pytest
 from tensorhub_cuda.catalog import ARCHITECTURES, KERNELS, Kernel, kernel, read_source
 from tensorhub_cuda.nvrtc.compile import KernelResources, compile_cubin, kernel_resources
@@ -44,7 +44,7 @@ def wanted(of: Kernel, sm: int) -> tuple[set[str], set[str]]:
 
 def faults(of: Kernel, sm: int, resources: KernelResources, found: Counter[str]) -> list[str]:
     """Return everything that is wrong with a compiled kernel."""
-    wrong = [f"{name} is {value}" for name, value in msgspec.structs.asdict(resources).items() if name != "registers" and value]
+    wrong = [f"{name} is {value}" for name, value in attrs.asdict(resources).items() if name != "registers" and value]
     if resources.registers > of.max_registers:
         wrong.append(f"{resources.registers} registers, of {of.max_registers}")
     needed, forbidden = wanted(of, sm)

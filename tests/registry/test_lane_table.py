@@ -108,7 +108,7 @@ LANE_FAULTS = [
     pytest.param(_lane(3, executions=["jit"]), "lane[3].executions[0]: ", "jit", id="unknown-execution"),
     pytest.param(_lane(3, elements=["I4", "INT4"]), "lane[3] (svdq-int4-w4a4).elements: ", "INT4 is not an element", id="element"),
     pytest.param(_lane(3, rank="first"), "lane[3].rank: ", "int", id="rank-is-a-word"),
-    pytest.param(_lane(3, colour="blue"), "lane[3]: ", "colour", id="unknown-key"),
+    pytest.param(_lane(3, colour="blue"), "lane[3].colour: ", "unknown key", id="unknown-key"),
     pytest.param(lambda tables: tables["lane"][3].pop("summary"), "lane[3]: ", "summary", id="missing-key"),
 ]
 

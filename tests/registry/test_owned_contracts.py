@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
+import attrs
 import pytest
 
 from tensorhub_contracts import Inspection, OwnedContracts, Registry, RegistryError, inspect, read_contracts
@@ -124,7 +124,7 @@ FAULTS = [
     pytest.param(lambda t: t.update(lane=[]), "contracts.toml: lane: unknown key", id="lane-table"),
     pytest.param(lambda t: t.update(superseded=[]), "contracts.toml: superseded: unknown key", id="superseded"),
     pytest.param(
-        set_in(colour="blue"), "contracts.toml: contract[0]: Object contains unknown field `colour`", id="unknown-key-of-a-contract"
+        set_in(colour="blue"), "contracts.toml: contract[0].colour: unknown key", id="unknown-key-of-a-contract"
     ),
     pytest.param(
         lambda t: t["contract"][0].pop("element"), "contracts.toml: contract[0]: Object missing required field `element`", id="no-element"
@@ -210,10 +210,16 @@ def test_structural_faults_are_all_listed() -> None:
     def change(tables: Table) -> None:
         tables["surprise"] = 1
         tables["contract"][0]["colour"] = "blue"
+        tables["contract"][0]["form"][0]["tensors"]["scale"]["shade"] = "dark"
         tables["reference_dequant"][0].pop("formula")
 
     found = refused(lambda: read(changed(example(), change)))
-    assert sorted(each.partition(": ")[2].partition(":")[0] for each in found) == ["contract[0]", "reference_dequant[0]", "surprise"]
+    assert sorted(each.partition(": ")[2].partition(":")[0] for each in found) == [
+        "contract[0].colour",
+        "contract[0].form[0].tensors.scale.shade",
+        "reference_dequant[0]",
+        "surprise",
+    ]
 
 
 # What is added to a registry.
@@ -239,7 +245,7 @@ def test_the_digests_of_shipped_contracts_stay_and_the_owned_one_has_its_own() -
 
 
 def test_the_given_registry_is_left_as_it_was() -> None:
-    given = msgspec.structs.replace(load_registry(), known_digests={})
+    given = attrs.evolve(load_registry(), known_digests={})
     before = (dict(given.contracts), given.sidecars, given.payloads, given.reference_dequants, given.decoded)
     added = with_owned(given, read(example()))
     assert added is not given
@@ -381,7 +387,7 @@ def test_a_new_major_of_a_shipped_name_may_be_owned() -> None:
 
 
 def decoding(registry: Registry) -> Registry:
-    return msgspec.structs.replace(registry, decoded=registry.decoded | {INT8})
+    return attrs.evolve(registry, decoded=registry.decoded | {INT8})
 
 
 def facts(inspection: Inspection) -> tuple[object, ...]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgspec
+import attrs
 
 from tensorhub_cuda.errors import DecidedBy
 from tensorhub_cuda.nvrtc.cache_folder import CacheState
 
 
-class Module(msgspec.Struct, frozen=True):
+@attrs.frozen
+class Module:
     """A Python module that matters here: the version of its distribution, and the file it is from; both empty if it is missing."""
 
     name: str
@@ -18,14 +19,16 @@ class Module(msgspec.Struct, frozen=True):
     file: str
 
 
-class NvrtcPackage(msgspec.Struct, frozen=True):
+@attrs.frozen
+class NvrtcPackage:
     """An installed distribution that holds NVRTC for one CUDA major."""
 
     name: str
     version: str
 
 
-class Nvrtc(msgspec.Struct, frozen=True):
+@attrs.frozen
+class Nvrtc:
     """The compiler: version as "13.5", the library's file, and all packages that hold one.
 
     Without a version, `decided_by` and `reason` say why none compiles here.
@@ -39,7 +42,8 @@ class Nvrtc(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class KernelThere(msgspec.Struct, frozen=True):
+@attrs.frozen
+class KernelThere:
     """Whether a kernel runs on a device. If not, `decided_by` and `reason` say who decided; both are empty otherwise."""
 
     name: str
@@ -48,7 +52,8 @@ class KernelThere(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class GpuDevice(msgspec.Struct, frozen=True):
+@attrs.frozen
+class GpuDevice:
     """A device: its compute capability as a number, 90 for 9.0, and which kernels run on it."""
 
     index: int
@@ -57,7 +62,8 @@ class GpuDevice(msgspec.Struct, frozen=True):
     kernels: tuple[KernelThere, ...]
 
 
-class Driver(msgspec.Struct, frozen=True):
+@attrs.frozen
+class Driver:
     """The driver's version, as "580.65.06", the latest CUDA that it serves, as "13.0", and its devices.
 
     Without `cuda`, `reason` says why there are no devices.
@@ -69,21 +75,24 @@ class Driver(msgspec.Struct, frozen=True):
     devices: tuple[GpuDevice, ...]
 
 
-class Torch(msgspec.Struct, frozen=True):
+@attrs.frozen
+class Torch:
     """PyTorch's version and the CUDA it was built for, as "13.0": empty for a build without, and both empty without PyTorch."""
 
     version: str
     cuda: str
 
 
-class Problem(msgspec.Struct, frozen=True):
+@attrs.frozen
+class Problem:
     """Something that does not fit together, and what to do."""
 
     found: str
     remedy: str
 
 
-class EnvironmentFacts(msgspec.Struct, frozen=True):
+@attrs.frozen
+class EnvironmentFacts:
     """All facts, as they were found."""
 
     driver: Driver

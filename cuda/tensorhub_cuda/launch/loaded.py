@@ -9,7 +9,7 @@ import importlib
 from threading import Lock
 from typing import Any, Final
 
-import msgspec
+import attrs
 
 from tensorhub_cuda.catalog import Kernel, check_floor, read_source
 from tensorhub_cuda.errors import KernelUnavailable
@@ -17,7 +17,8 @@ from tensorhub_cuda.nvrtc.cache import FoundCubin, Origin, find_cubin
 from tensorhub_cuda.nvrtc.compile import package_missing
 
 
-class LoadedKernel(msgspec.Struct, frozen=True):
+@attrs.frozen
+class LoadedKernel:
     """A kernel on one device, ready to launch, and its provenance.
 
     `handle` is for cuda.core.launch. `path` is the file of the cubin, or empty with `not_kept` saying why there is none;

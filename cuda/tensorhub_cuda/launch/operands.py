@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-import msgspec
+import attrs
 
 from tensorhub_cuda.catalog import Kernel
 
@@ -16,7 +16,8 @@ GROUP: Final = 128
 LARGEST_GRID_Y: Final = 65535
 
 
-class MatrixOperands(msgspec.Struct, frozen=True):
+@attrs.frozen
+class MatrixOperands:
     """The operands of one projection `y = x W^T + bias`: device pointers (0 for none), strides in elements, sizes.
 
     weight uint8 `[n, k]`, scale F32, scale_rows int32 `[n]`, x `[m, k]` (codes for w8a8, then x_scale F32
@@ -60,7 +61,7 @@ def _slices(operands: MatrixOperands, kernel: Kernel) -> Iterator[MatrixOperands
     x_bytes, y_bytes = _ITEM_BYTES[kernel.compute]
     groups = -(-operands.k // GROUP)
     for begin, rows in row_slices(operands.m, kernel):
-        yield msgspec.structs.replace(
+        yield attrs.evolve(
             operands,
             x=operands.x + begin * operands.x_stride * x_bytes,
             x_scale=operands.x_scale + begin * groups * 4 if operands.x_scale else 0,

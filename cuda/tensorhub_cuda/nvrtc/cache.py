@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 from pathlib import Path
 from typing import Final, Literal
 
-import msgspec
+import attrs
 
 from tensorhub_cuda.catalog import ABI
 from tensorhub_cuda.errors import KernelUnavailable
@@ -32,7 +33,8 @@ DISABLE_JIT: Final = "TENSORHUB_DISABLE_JIT"
 Origin = Literal["compiled", "cache", "image"]
 
 
-class FoundCubin(msgspec.Struct, frozen=True):
+@attrs.frozen
+class FoundCubin:
     """A cubin and where it is from. `path` is its file, or empty with `not_kept` saying why there is none.
 
     `digest` is "sha256:" and the digest of `code`; `nvrtc_version` is that of the NVRTC that made it.
@@ -49,7 +51,7 @@ class FoundCubin(msgspec.Struct, frozen=True):
 
 def recipe_digest(source: str, architecture: str, options: tuple[str, ...], abi: int = ABI) -> str:
     """Return the digest of all that a cubin is made from, but the compiler's version."""
-    return hashlib.sha256(msgspec.json.encode((source, architecture, options, abi))).hexdigest()
+    return hashlib.sha256(json.dumps((source, architecture, options, abi), separators=(",", ":")).encode()).hexdigest()
 
 
 def cubin_file_name(recipe: str, version: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Literal
 
-import msgspec
+import attrs
 
 from tensorhub_cuda.nvrtc.cubin import UNFINISHED, read_cubin_file
 
@@ -24,7 +24,8 @@ _STALE_SECONDS: Final = 3600
 FolderState = Literal["ready", "read-only", "not made yet", "unusable"]
 
 
-class CacheFolder(msgspec.Struct, frozen=True):
+@attrs.frozen
+class CacheFolder:
     """Where cubins are kept; without a `path`, `unusable` says why there is none. `chosen_by` is an environment variable, or "default"."""
 
     path: Path | None
@@ -32,7 +33,8 @@ class CacheFolder(msgspec.Struct, frozen=True):
     unusable: str = ""
 
 
-class CacheState(msgspec.Struct, frozen=True):
+@attrs.frozen
+class CacheState:
     """How the folder stands: `files` are cubins, `size` is the bytes of them, `bound` what they may come to."""
 
     folder: str

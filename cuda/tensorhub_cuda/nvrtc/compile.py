@@ -12,7 +12,7 @@ import sys
 from functools import lru_cache
 from typing import Any, Final
 
-import msgspec
+import attrs
 
 from tensorhub_cuda.errors import KernelBuildError, KernelUnavailable
 
@@ -27,7 +27,8 @@ _KERNEL: Final = re.compile(
 )
 
 
-class KernelResources(msgspec.Struct, frozen=True):
+@attrs.frozen
+class KernelResources:
     """What one thread of a kernel holds: registers, and bytes of local memory by reason. All bytes are 0 in a good kernel."""
 
     registers: int
@@ -58,7 +59,8 @@ OPTIONS: Final = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true
 _UNIT_NAME: Final = b"tensorhub_kernel.cu"
 
 
-class Cubin(msgspec.Struct, frozen=True):
+@attrs.frozen
+class Cubin:
     """Machine code for one architecture, as ELF bytes, and how it was made. `nvrtc_version` is "13.5"."""
 
     code: bytes

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import tempfile
 from pathlib import Path
 from typing import Final
 
-import msgspec
+import attrs
 
 #: How a file's temporary name ends.
 UNFINISHED: Final = ".partial"
@@ -23,7 +24,8 @@ _DIGEST_DIGITS: Final = 64
 _LARGEST_DESCRIPTION: Final = 65536
 
 
-class CubinDescription(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@attrs.frozen
+class CubinDescription:
     """How a cubin was made. `recipe` is the digest of all that it was made from, but the compiler's version.
 
     `ahead_of_time`: by `tensorhub kernels build`, for an image; the size bound of the cache leaves such a file alone.
@@ -36,7 +38,8 @@ class CubinDescription(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ahead_of_time: bool
 
 
-class CubinFile(msgspec.Struct, frozen=True):
+@attrs.frozen
+class CubinFile:
     """A verified file's content."""
 
     code: bytes
@@ -45,7 +48,7 @@ class CubinFile(msgspec.Struct, frozen=True):
 
 def cubin_to_bytes(code: bytes, description: CubinDescription) -> bytes:
     """Return the bytes of the file."""
-    content = code + b"\n" + msgspec.json.encode(description) + b"\n"
+    content = code + b"\n" + json.dumps(attrs.asdict(description), separators=(",", ":")).encode() + b"\n"
     return content + hashlib.sha256(content).hexdigest().encode() + b"\n"
 
 
@@ -57,11 +60,23 @@ def cubin_from_bytes(data: bytes) -> CubinFile | None:
     start = content.rfind(b"\n", max(0, len(content) - _LARGEST_DESCRIPTION), len(content) - 1)  # JSON holds no newline
     if start <= 0:
         return None
+    description = _description(content[start + 1 :])
+    return None if description is None else CubinFile(content[:start], description)
+
+
+def _description(text: bytes) -> CubinDescription | None:
+    """Return what a line of JSON says, or None if another program wrote it, whose file ends as ours do."""
     try:
-        description = msgspec.json.decode(content[start + 1 :], type=CubinDescription)
-    except msgspec.DecodeError:  # another program's file that ends as ours do
+        facts = json.loads(text)
+    except ValueError:
         return None
-    return CubinFile(content[:start], description)
+    if not isinstance(facts, dict) or facts.keys() != attrs.fields_dict(CubinDescription).keys():
+        return None
+    options = facts.pop("options")
+    texts = [each for name, each in facts.items() if name != "ahead_of_time"]
+    if type(facts["ahead_of_time"]) is not bool or type(options) is not list or any(type(each) is not str for each in [*texts, *options]):
+        return None
+    return CubinDescription(options=tuple(options), **facts)
 
 
 def read_cubin_file(path: Path) -> CubinFile | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
+import attrs
 import click
-import msgspec
 from tensorhub_cuda.environment.facts import EnvironmentFacts, Problem, find_problems
 from tensorhub_cuda.environment.look import environment
 from tensorhub_cuda.nvrtc.cache import DISABLE_JIT
@@ -18,7 +18,8 @@ from tensorhub_contracts.reports.printable import printable
 from tensorhub_contracts.reports.summary import size_in_words
 
 
-class Diagnosis(msgspec.Struct, frozen=True):
+@attrs.frozen
+class Diagnosis:
     """What was found, and what is wrong with it."""
 
     consistent: bool

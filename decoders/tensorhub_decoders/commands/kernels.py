@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import attrs
 import click
-import msgspec
 from tensorhub_cuda.catalog import KERNELS, Kernel, not_claimed, read_source
 from tensorhub_cuda.errors import KernelUnavailable
 from tensorhub_cuda.nvrtc.cache import build_cubin, digest_of
@@ -37,13 +37,15 @@ class ArchitectureType(click.ParamType[Any]):
         return int(found[1])
 
 
-class KernelList(msgspec.Struct, frozen=True):
+@attrs.frozen
+class KernelList:
     """The kernels of this release."""
 
     kernels: tuple[Kernel, ...]
 
 
-class BuiltKernel(msgspec.Struct, frozen=True):
+@attrs.frozen
+class BuiltKernel:
     """One kernel in a cubin that was built; `size` is of the cubin, which kernels of one source share."""
 
     kernel: str
@@ -55,7 +57,8 @@ class BuiltKernel(msgspec.Struct, frozen=True):
     file: str
 
 
-class NotBuilt(msgspec.Struct, frozen=True):
+@attrs.frozen
+class NotBuilt:
     """A kernel that an architecture does not have, or that NVRTC refused, and why."""
 
     kernel: str
@@ -64,7 +67,8 @@ class NotBuilt(msgspec.Struct, frozen=True):
     reason: str
 
 
-class BuildReport(msgspec.Struct, frozen=True):
+@attrs.frozen
+class BuildReport:
     """What a build wrote."""
 
     folder: str

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+import attrs
 import click
-import msgspec
 
 from tensorhub_contracts.checkpoints.geometry import write_shape
 from tensorhub_contracts.commands import EXIT_REFUSED
@@ -27,14 +27,16 @@ if TYPE_CHECKING:
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
 
 
-class File(msgspec.Struct, frozen=True):
+@attrs.frozen
+class File:
     """A file beside the weights that was not copied, and why."""
 
     name: str
     reason: str
 
 
-class Report(msgspec.Struct, frozen=True):
+@attrs.frozen
+class Report:
     """What a conversion did: names of the tensors that were changed, counts of the others, bytes of all tensors.
 
     Of a pipeline, all of this is about `component`, but for the components and files that were copied or not.

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-import msgspec
+import attrs
 
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
 from tensorhub_contracts.checkpoints.files import exists_or_dangles, recognize
@@ -36,7 +36,8 @@ _WEIGHTS: Final = (
 Others = Mapping[str, Checkpoint | None]
 
 
-class CompanionFiles(msgspec.Struct, frozen=True):
+@attrs.frozen
+class CompanionFiles:
     """The files that are copied and those that are not, each with the reason; by their paths below SRC and DST."""
 
     copied: tuple[str, ...]
@@ -123,7 +124,7 @@ def _is_component(root: Path, name: str) -> bool:
 def _of_component(violation: Violation, component: str, own: Path) -> Violation:
     """Say of which component a violation is, and how to do without the others."""
     remedy = f"{violation.remedy} To convert {own.name} without the rest of the pipeline, give its folder, {own}, as SRC."
-    return msgspec.structs.replace(violation, remedy=remedy, component="" if violation.object == component else component)
+    return attrs.evolve(violation, remedy=remedy, component="" if violation.object == component else component)
 
 
 def _reason(path: Path) -> str:

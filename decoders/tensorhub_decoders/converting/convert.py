@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, Final
 
-import msgspec
+import attrs
 import torch
 
 from tensorhub_contracts import inspect
@@ -34,7 +34,8 @@ Progress = Callable[[int, int], None]
 _PIECE: Final = 8 << 20
 
 
-class ConversionResult(msgspec.Struct, frozen=True):
+@attrs.frozen
+class ConversionResult:
     """What there is at the end: the inspection of what was converted, the files beside it, and how many shards were finished before."""
 
     inspection: Inspection

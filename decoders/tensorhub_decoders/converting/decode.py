@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import msgspec
+import attrs
 
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.inspection.result import Inspection
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 WIDE_FLOAT: Final = {"bf16": ("plain.bf16@1", "BF16"), "f16": ("plain.f16@1", "F16"), "f32": ("plain.f32@1", "F32")}
 
 
-class Decoding(msgspec.Struct, frozen=True):
+@attrs.frozen
+class Decoding:
     """What is going to be decoded: the plan, and what `--dtype` and `--allow-nan` said."""
 
     plan: ConversionPlan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
-import msgspec
+import attrs
 
 from tensorhub_contracts._version import __version__
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
@@ -25,7 +25,8 @@ from tensorhub_decoders.converting.shard_writing import FilePlan, WrittenTensor,
 Action = Literal["quantize", "decode", "cast", "copy"]
 
 
-class Step(msgspec.Struct, frozen=True):
+@attrs.frozen
+class Step:
     """One tensor of the source, or one unit, and what is written for it.
 
     `read` maps roles to names in the source, `written` the same roles to what is written; `weight` is in both.
@@ -36,7 +37,8 @@ class Step(msgspec.Struct, frozen=True):
     written: Mapping[str, WrittenTensor]
 
 
-class ShardPlan(msgspec.Struct, frozen=True):
+@attrs.frozen
+class ShardPlan:
     """One file that is written: its name, its layout, and its steps in the order in which their weights lie in the source."""
 
     name: str
@@ -44,7 +46,8 @@ class ShardPlan(msgspec.Struct, frozen=True):
     steps: tuple[Step, ...]
 
 
-class ConversionPlan(msgspec.Struct, frozen=True):
+@attrs.frozen
+class ConversionPlan:
     """Everything that a conversion writes. `config` is the new `config.json`, or None if the source's is copied as it is.
 
     `component` is the part of a pipeline that is converted, or empty, and `others` are the parts that are copied.

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
+import attrs
 
 from tensorhub_contracts.checkpoints.geometry import Geometry
 from tensorhub_contracts.errors import Refusal, Violation
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 PRODUCED: Final = ("hf.fp8-blockwise@1", "cozy.fp8-rowwise@1", "cozy.fp8-storage@1")
 
 
-class Production(msgspec.Struct, frozen=True):
+@attrs.frozen
+class Production:
     """What is going to be produced: the plan, and the matrices that are quantized for it."""
 
     plan: ConversionPlan

@@ -10,10 +10,11 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final, Self
 
-import msgspec
+import attrs
 
 from tensorhub_contracts._version import __version__
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
+from tensorhub_contracts.documents import document_json, read_document
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_decoders.converting.companion_files import Others, folder_of
 from tensorhub_decoders.converting.plan import ConversionPlan
@@ -27,18 +28,24 @@ _CHECKPOINT: Final = "checkpoint"
 _WRITTEN_LAST: Final = ("model_index.json", "config.json")
 
 
-class _Finished(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@attrs.frozen
+class _Finished:
     """A finished shard: its size in bytes and the SHA-256 of its header."""
 
     size: int
     header: str
 
 
-class _State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@attrs.frozen
+class _State:
     """`request` is everything that decides on what is written, by name."""
 
     request: dict[str, str]
-    shards: dict[str, _Finished] = {}
+    shards: dict[str, _Finished] = attrs.field(factory=dict)
+
+
+def _read_state(path: Path) -> _State:
+    return read_document(path.read_bytes(), _State, name=str(path), what="the state of a conversion", remedy="")
 
 
 class UnfinishedOutput:
@@ -143,8 +150,8 @@ class UnfinishedOutput:
     def _is_of(self, request: dict[str, str]) -> bool:
         """Whether the destination is what a run with this request made of this folder, and had no time to say."""
         try:
-            state = msgspec.json.decode((self.folder / _STATE).read_bytes(), type=_State)
-        except msgspec.MsgspecError:
+            state = _read_state(self.folder / _STATE)
+        except Refusal:
             return False
         return state.request == request and not self.checkpoint.exists()
 
@@ -169,11 +176,10 @@ class UnfinishedOutput:
             self.checkpoint.mkdir(exist_ok=True)  # before the state: where there is a state and no such folder, it has become DST
             return self._write(_State(request))
         try:
-            state = msgspec.json.decode(path.read_bytes(), type=_State)
-        except msgspec.MsgspecError as error:
-            raise Refusal(
-                [Violation(code="partial-foreign", object=str(path), expected="the state of a conversion", found=str(error), remedy=remedy)]
-            ) from error
+            state = _read_state(path)
+        except Refusal as refusal:
+            expected, found = "the state of a conversion", refusal.violations[0].found
+            raise Refusal([Violation(code="partial-foreign", object=str(path), expected=expected, found=found, remedy=remedy)]) from refusal
         differing = [
             Violation(
                 code="partial-differs",
@@ -191,7 +197,7 @@ class UnfinishedOutput:
         return state
 
     def _write(self, state: _State) -> _State:
-        write_whole(self.folder / _STATE, msgspec.json.format(msgspec.json.encode(state), indent=2) + b"\n")
+        write_whole(self.folder / _STATE, document_json(state).encode())
         self._state = state
         return state
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, Self
 
-import msgspec
+import attrs
 
 from tensorhub_contracts.checkpoints.geometry import BITS, byte_length
 
@@ -16,7 +16,8 @@ from tensorhub_contracts.checkpoints.geometry import BITS, byte_length
 _PIECE: Final = 8 << 20
 
 
-class WrittenTensor(msgspec.Struct, frozen=True):
+@attrs.frozen
+class WrittenTensor:
     """A tensor that is to be written: its name, dtype and shape in elements."""
 
     name: str
@@ -32,7 +33,8 @@ class WrittenTensor(msgspec.Struct, frozen=True):
         return size
 
 
-class FilePlan(msgspec.Struct, frozen=True):
+@attrs.frozen
+class FilePlan:
     """The layout of a file: its header as it will lie there, where each tensor begins in the file, and its size in bytes."""
 
     header: bytes

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
+import attrs
 
 from tensorhub_contracts import LoadReport, Refusal, Violation, load
 from tensorhub_decoders.devices import compute_capability
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     import torch
 
 
-class ModelReport(msgspec.Struct, frozen=True):
+@attrs.frozen
+class ModelReport:
     """How a model came to be: how its weights were loaded, and what became of them.
 
     `unused` are tensors of the checkpoint that the model has no place for and the caller allowed to be left out;

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import attrs
 import ml_dtypes
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -168,8 +168,8 @@ def test_a_square_weight_is_not_turned_round(chosen: Kernel, grid: Literal["bloc
     y, products = result_and_reference(chosen, case)
     assert error_of(y, products) <= LIMIT[chosen.compute]
     for turned in (
-        msgspec.structs.replace(case, weight=np.ascontiguousarray(case.weight.T)),
-        msgspec.structs.replace(case, scale=np.ascontiguousarray(case.scale.T) if grid == "block" else case.scale[::-1].copy()),
+        attrs.evolve(case, weight=np.ascontiguousarray(case.weight.T)),
+        attrs.evolve(case, scale=np.ascontiguousarray(case.scale.T) if grid == "block" else case.scale[::-1].copy()),
     ):
         if not np.array_equal(turned.scale, case.scale) or not np.array_equal(turned.weight, case.weight):
             assert error_of(y, exact_products(turned)) > 1e-3, "the control: it would be seen"

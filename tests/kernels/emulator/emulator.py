@@ -17,7 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
-import msgspec
+import attrs
 import numpy as np
 from tensorhub_cuda.catalog import KERNELS, Kernel
 
@@ -34,7 +34,8 @@ class EmulatorError(Exception):
     """A kernel did what it must not do, or could not be launched. The message says what and where."""
 
 
-class Options(msgspec.Struct, frozen=True):
+@attrs.frozen
+class Options:
     """How a launch runs. `fraction_bits` and `products` are of hardware numerics, which see `numbers.h`.
 
     `keep_f32`: y is F32 where the kernel would round it to BF16, so that an error before the rounding can be measured.
@@ -48,7 +49,8 @@ class Options(msgspec.Struct, frozen=True):
     keep_f32: bool = False
 
 
-class Statistics(msgspec.Struct, frozen=True):
+@attrs.frozen
+class Statistics:
     """What a launch did."""
 
     matrix_instructions: int
@@ -123,7 +125,7 @@ class Emulator:
         args: Sequence[Argument],
         *,
         seed: int = 0,
-        options: Options = Options(),  # noqa: B008 (frozen)
+        options: Options = Options(),
         blocks: Sequence[tuple[int, int]] = (),
     ) -> Statistics:
         """Run a kernel's grid, or some `blocks` of it, on numpy arrays; raises EmulatorError.
@@ -150,7 +152,7 @@ class Emulator:
         values: Sequence[int],
         *,
         seed: int = 0,
-        options: Options = Options(),  # noqa: B008
+        options: Options = Options(),
     ) -> Statistics:
         """Run a kernel on addresses and integers, each widened to 64 bits; raises EmulatorError."""
         self.library.emulator_set_options(

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-import msgspec
+import attrs
 
 from tests.kernels.mock_driver.cubin_parameters import parameter_sizes
 
 
-class Launch(msgspec.Struct, frozen=True):
+@attrs.frozen
+class Launch:
     """A launch that the driver accepted; `arguments` as the cubin's parameters take them: 8 bytes unsigned, 4 bytes signed."""
 
     kernel: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
+import attrs
 import numpy as np
 import pytest
 from tensorhub_cuda.errors import KernelUnavailable
@@ -127,7 +127,7 @@ def wrong_arguments_give_wrong_results(driver: MockDriver) -> None:
         def execute(launch: Launch, bent: str = bent, change: int = change) -> None:
             arguments = dict(zip(MATRIX, launch.arguments, strict=True))
             arguments[bent] += change
-            reference_execution.execute(msgspec.structs.replace(launch, arguments=tuple(arguments.values())), judge=False)
+            reference_execution.execute(attrs.evolve(launch, arguments=tuple(arguments.values())), judge=False)
 
         driver.execute = execute
         y = project(driver, case)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import attrs
 import ml_dtypes
-import msgspec
 import numpy as np
 import torch
 
 DTYPES = {"w8a16": torch.bfloat16, "w8a32": torch.float32, "w8a8": torch.bfloat16}
 
 
-class Operands(msgspec.Struct, frozen=True):
+@attrs.frozen
+class Operands:
     """The arguments of the operator, as it takes them."""
 
     x: torch.Tensor

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
+import attrs
 import ml_dtypes
-import msgspec
 import numpy as np
 from tensorhub_cuda.catalog import Kernel, kernel
 
@@ -21,7 +21,8 @@ QUANTIZE = kernel("quantize_activations")
 _BASE = 256  # bytes that every array's buffer is aligned to, before an offset
 
 
-class LinearCase(msgspec.Struct):
+@attrs.define
+class LinearCase:
     """The operands of one product. `weight` and `x` may be rows of a wider array, or begin in the middle of one."""
 
     weight: Array  # uint8 [n, k]
@@ -47,7 +48,8 @@ class LinearCase(msgspec.Struct):
         return int(self.weight.shape[1])
 
 
-class Products(msgspec.Struct):
+@attrs.define
+class Products:
     """float64 [m, n]: the exact results, and for each the sum of its terms' magnitudes, which an error is measured by."""
 
     values: Array
