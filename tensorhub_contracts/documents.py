@@ -52,6 +52,14 @@ def read_document(text: str | bytes, kind: type[T], *, name: str, what: str, rem
         raise malformed(name, what, str(error), remedy) from error
 
 
+def decode_json(text: bytes, kind: type[T]) -> T | None:
+    """Return what JSON text of our own making holds, or None if it is damaged."""
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+
+
 def malformed(name: str, what: str, found: str, remedy: str) -> Refusal:
     """Return the refusal of a document that is not one, or whose fields contradict each other."""
     return Refusal([Violation(code="document-malformed", object=name, expected=what, found=found, remedy=remedy)])

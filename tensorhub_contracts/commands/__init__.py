@@ -5,15 +5,22 @@ Exit codes: 0 satisfied, 1 refused, 2 usage, 3 a fault of ours or of a plugin.
 
 from __future__ import annotations
 
+import atexit
+import gc
 import importlib
 import os
 import sys
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
 from tensorhub_contracts._version import __version__
-from tensorhub_contracts.errors import FaultError, PluginSelectionError, Refusal
+from tensorhub_contracts.errors import FaultError, PluginError, PluginSelectionError, Refusal
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from tensorhub_contracts.commands.installed import InstalledCommand
 
 EXIT_REFUSED: Final = 1
 EXIT_USAGE: Final = 2
@@ -27,18 +34,14 @@ _FAULT: Final = "This is a fault of tensorhub-contracts or of a plugin, not of y
 
 _FAULT_TITLES: Final = {"RegistryError": "The registry is wrong", "PluginError": "The plugins are wrong"}
 
-#: Command name to the module that defines it (as `command`) and the line that --help shows for it. A module of another
-#: package is given by its whole name: the commands that compute lie beside the decoders, and are met by name alone.
-_COMMANDS: Final = {
+#: The tool's own commands: name to the module that defines it (as `command`) and the line that --help shows for it. Others
+#: come in through an entry-point group; see `commands.installed`.
+_BUILT_IN: Final = {
     "inspect": ("inspect", "Prove which contract a checkpoint is in, from its headers alone."),
     "artifact": ("artifact", "Write the record of a proved checkpoint that a hub stores."),
     "plugins": ("plugins", "List the plugins of this environment, and why one is not in use."),
     "lanes": ("lanes", "Derive what this environment can execute, or compare it with a record."),
     "satisfies": ("satisfies", "Say whether an image can execute an artifact."),
-    "produce": ("tensorhub_decoders.commands.produce", "Quantize an unquantized checkpoint into an FP8 contract."),
-    "decode": ("tensorhub_decoders.commands.decode", "Make an unquantized checkpoint of one in an FP8 contract."),
-    "kernels": ("tensorhub_decoders.commands.kernels", "List the CUDA kernels, or build them ahead of time for an image."),
-    "doctor": ("tensorhub_decoders.commands.doctor", "Say what CUDA kernels find here, and what does not fit together."),
     "contracts": ("contracts", "List the contracts of the registry, or show one."),
     "explain": ("explain", "Explain a refusal code."),
     "schema": ("schema", "Print the JSON Schema of something that this tool reads or writes."),
@@ -47,22 +50,47 @@ _COMMANDS: Final = {
 
 
 class _Commands(click.Group):
-    """Imports a command when it is invoked, so that --help and inspect load nothing that they do not need."""
+    """Imports a command when it is invoked, so that inspect loads nothing that it does not need, and scans no metadata."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return [*_BUILT_IN, *dict.fromkeys(each.name for each in self._installed() if each.name not in _BUILT_IN)]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in _COMMANDS:
-            return None
-        module_name = _COMMANDS[name][0]
-        module = importlib.import_module(module_name if "." in module_name else f"{__name__}.{module_name}")
-        command: click.Command = module.command
-        return command
+        if name in _BUILT_IN:
+            command: click.Command = importlib.import_module(f"{__name__}.{_BUILT_IN[name][0]}").command
+            return command
+        from tensorhub_contracts.commands.installed import load_command
+
+        gc.enable()  # a command of another distribution may run for hours
+        return next((load_command(each) for each in self._installed() if each.name == name), None)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from tensorhub_contracts.commands.installed import load_command
+
+        lines = [(name, line) for name, (_, line) in _BUILT_IN.items()]
+        unused = []
+        for each in self._installed():
+            try:
+                lines.append((each.name, load_command(each).get_short_help_str(limit=80)))
+            except PluginError as error:
+                unused.append((each.name, error.problems[0]))
         with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in _COMMANDS.items()])
+            formatter.write_dl(lines)
+        if unused:
+            with formatter.section("Not in use"):
+                formatter.write_dl(unused)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete names without loading what they stand for: click would load each command to see whether it is hidden."""
+        from click.shell_completion import CompletionItem
+
+        names = [CompletionItem(name) for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        return names or super().shell_complete(ctx, incomplete)
+
+    def _installed(self) -> tuple[InstalledCommand, ...]:
+        from tensorhub_contracts.commands.installed import installed_commands  # reads the metadata of all distributions
+
+        return installed_commands(_BUILT_IN)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -102,3 +130,27 @@ def main() -> NoReturn:
         click.echo(f"{_FAULT} Please report it with the lines above.", err=True)
         code = EXIT_FAULT
     sys.exit(code)
+
+
+def console() -> NoReturn:
+    """Run the command line as the console script does, and end the process at once.
+
+    Taking two hundred modules apart takes longer than proving a contract. What is registered for the end of the process
+    runs, and what was written is flushed, before it ends.
+    """
+    gc.disable()  # imports make no cycles worth looking for; whatever may run for long enables it again
+    code = EXIT_FAULT
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else EXIT_FAULT
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            code = code or EXIT_UNREAD  # the reader has gone
+        except OSError as error:
+            code = code or EXIT_FAULT
+            os.write(2, f"tensorhub: the output could not be written: {error.strerror}\n".encode())
+    os._exit(code)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from tensorhub_contracts.errors import Refusal
 from tensorhub_contracts.plugins.installed import installed_registry
 from tensorhub_contracts.registry.contract import Contract
 from tensorhub_contracts.registry.registry import resolve
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class HandleType(click.ParamType[Any]):
@@ -19,6 +21,8 @@ class HandleType(click.ParamType[Any]):
     name = "HANDLE"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem  # only where a shell asks
+
         contracts = installed_registry().contracts
         return [CompletionItem(handle, help=contract.summary) for handle, contract in contracts.items() if handle.startswith(incomplete)]
 

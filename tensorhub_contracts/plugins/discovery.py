@@ -1,4 +1,4 @@
-"""Which metadata a plugin's module belongs to, and a note where it is not the one that declares the plugin."""
+"""What the metadata of installed distributions declares, read once, and which of them a plugin's module belongs to."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class MetadataScan:
     damaged: tuple[DamagedMetadata, ...]
 
 
-def scan_metadata() -> MetadataScan:
-    """Read the entry points of every distribution on `sys.path` once.
+def scan_metadata(group: str = GROUP) -> MetadataScan:
+    """Read the entry points of a group, by default those of decoders, of every distribution on `sys.path` once.
 
     The answer does not depend on the order of the path or of a folder.
     """
@@ -69,7 +69,7 @@ def scan_metadata() -> MetadataScan:
         count += 1
         metadata = _place(distribution)
         try:
-            found = list(_entry_points(distribution))
+            found = list(_entry_points(distribution, group))
             if _lacks_metadata(distribution):
                 damaged.add(DamagedMetadata(metadata, "no METADATA" + (f"; it declares {', '.join(n for n, _ in found)}" if found else "")))
                 continue
@@ -101,7 +101,7 @@ def _place(distribution: importlib.metadata.Distribution) -> str:
     return type(distribution).__name__ if folder is None else str(Path(str(folder)).resolve())
 
 
-def _entry_points(distribution: importlib.metadata.Distribution) -> Iterator[tuple[str, str]]:
+def _entry_points(distribution: importlib.metadata.Distribution, group: str) -> Iterator[tuple[str, str]]:
     """Yield name and value of each entry point of the group."""
     text = distribution.read_text("entry_points.txt")
     if text is None:
@@ -109,10 +109,10 @@ def _entry_points(distribution: importlib.metadata.Distribution) -> Iterator[tup
         if file is not None and file.exists():
             raise OSError("entry_points.txt cannot be read")
         return
-    if GROUP not in text:
+    if group not in text:
         return
     for entry_point in distribution.entry_points:
-        if entry_point.group == GROUP:
+        if entry_point.group == group:
             yield entry_point.name, entry_point.value
 
 
@@ -134,7 +134,7 @@ def _identity(distribution: importlib.metadata.Distribution) -> tuple[str, str]:
     return (metadata["Name"] or UNKNOWN) if metadata else UNKNOWN, (metadata["Version"] or "") if metadata else ""
 
 
-def owner(records: Sequence[EntryPointRecord], file: str) -> tuple[EntryPointRecord, tuple[str, ...]]:
+def owning_metadata(records: Sequence[EntryPointRecord], file: str) -> tuple[EntryPointRecord, tuple[str, ...]]:
     """Return the metadata that a plugin counts as declared by, and notes on what is odd.
 
     `records` are all metadata that declare one and the same plugin: a distribution may be seen as a wheel and as a

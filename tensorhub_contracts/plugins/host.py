@@ -9,7 +9,7 @@ import attrs
 
 from tensorhub_contracts.errors import PluginSelectionError, RegistryError, writable
 from tensorhub_contracts.plugins.conflicts import contract_conflicts, is_named, lane_conflicts, name_conflicts
-from tensorhub_contracts.plugins.discovery import DamagedMetadata, EntryPointRecord, MetadataScan, owner, scan_metadata
+from tensorhub_contracts.plugins.discovery import DamagedMetadata, EntryPointRecord, MetadataScan, owning_metadata, scan_metadata
 from tensorhub_contracts.plugins.facts import Plugin, Plugins, State
 from tensorhub_contracts.plugins.loader import load_plugin
 from tensorhub_contracts.plugins.selection import PluginSelection, normalized, read_selection
@@ -76,7 +76,7 @@ def _plugin(record: EntryPointRecord, state: State, reason: str = "") -> Plugin:
 def _loaded(records: list[EntryPointRecord]) -> tuple[Plugin, OwnedContracts | None]:
     """Load a plugin; return it with the contracts that it owns."""
     loaded = load_plugin(records[0])
-    record, notes = owner(records, loaded.file)
+    record, notes = owning_metadata(records, loaded.file)
     plugin = attrs.evolve(_plugin(record, "loaded"), file=writable(loaded.file), notes=tuple(map(writable, notes)))
     if loaded.fault:
         fault, lines = writable(loaded.fault), writable(loaded.traceback)

@@ -10,7 +10,8 @@ import attrs
 from tensorhub_contracts.documents import SEGMENT
 from tensorhub_contracts.errors import Refusal, Violation
 
-_HANDLE = re.compile(rf"({SEGMENT})\.({SEGMENT})@([1-9][0-9]{{0,8}})\Z", re.ASCII)
+# Patterns are compiled when they are first used, and kept by `re`: most commands read no name.
+_HANDLE = rf"({SEGMENT})\.({SEGMENT})@([1-9][0-9]{{0,8}})\Z"
 
 
 @attrs.frozen
@@ -32,7 +33,7 @@ class Handle:
 
 def parse_handle(text: str) -> Handle:
     """Read a handle, or raise `Refusal` (`handle-malformed`). Nothing is folded: case and hyphens count."""
-    matched = _HANDLE.match(text)
+    matched = re.match(_HANDLE, text, re.ASCII)
     if matched is None:
         raise Refusal(
             [
@@ -51,11 +52,11 @@ EXECUTIONS: Final = ("eager", "compiled")
 
 _WORD = "[a-z0-9]+"
 _FAMILY = rf"{_WORD}(?:-{_WORD})*?"
-_BODY = re.compile(rf"({_FAMILY})-(w[1-9][0-9]?a[1-9][0-9]?)(?:-({_WORD}))?\Z", re.ASCII)
+_BODY = rf"({_FAMILY})-(w[1-9][0-9]?a[1-9][0-9]?)(?:-({_WORD}))?\Z"
 
 #: No word of a family may look like an activation: `fp8-w8a16-very-dynamic` is a slip of a body, and no family.
 _FAMILY_WORD = rf"(?!w[0-9]+a[0-9]+(?:-|\Z)){_WORD}"
-_FAMILY_ALONE = re.compile(rf"{_FAMILY_WORD}(?:-{_FAMILY_WORD})*\Z", re.ASCII)
+_FAMILY_ALONE = rf"{_FAMILY_WORD}(?:-{_FAMILY_WORD})*\Z"
 
 
 @attrs.frozen
@@ -96,10 +97,10 @@ def parse_lane(text: str) -> LaneName:
     Nothing is folded or trimmed. Raises `Refusal` (`lane-malformed`).
     """
     name, plus, execution = text.partition("+")
-    body = _BODY.match(name)
+    body = re.match(_BODY, name, re.ASCII)
     if body is not None and (execution in EXECUTIONS if plus else True):
         return LaneName(body[1], body[2], body[3] or "", execution)
-    if body is None and not plus and _FAMILY_ALONE.match(name):
+    if body is None and not plus and re.match(_FAMILY_ALONE, name, re.ASCII):
         return LaneName(name)
     expected = "a family such as fp8, a body such as fp8-w8a16, or a lane such as fp8-w8a16+eager"
     raise Refusal([Violation(code="lane-malformed", object=text, expected=expected, found=repr(text))])

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import functools
-import tomllib
+import os
 from collections.abc import Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Final
 
 import attrs
 
 from tensorhub_contracts.documents import structure
 from tensorhub_contracts.errors import Refusal, RegistryError, Violation
+from tensorhub_contracts.registry.compiled import COMPILED, CompiledRegistry, read_compiled
 from tensorhub_contracts.registry.contract import (
     Contract,
     ConversionEdge,
@@ -27,6 +27,8 @@ from tensorhub_contracts.registry.names import parse_handle
 from tensorhub_contracts.registry.sidecar_names import SidecarNames
 
 SCHEMA: Final = 1
+
+_PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120  # the same
 
 
 @attrs.frozen
@@ -61,27 +63,41 @@ class Registry:
 
     def digest(self, handle: str) -> str:
         """Return the digest of a contract of this registry; computed once."""
-        from tensorhub_contracts.registry.digests import contract_digest  # hashlib takes its time, and most runs need one digest
-
         if handle not in self.known_digests:
+            from tensorhub_contracts.registry.digests import contract_digest  # hashlib takes its time
+
             self.known_digests[handle] = contract_digest(self.contracts[handle])
         return self.known_digests[handle]
 
 
-def registry_path() -> Path:
+def registry_path() -> str:
     """Return where `registry.toml` lies: inside the package in a wheel, at the repository's root in an editable install."""
-    package = Path(__file__).parents[1]
-    for place in (package / "registry.toml", package.parent / "registry.toml"):
-        if place.is_file():
+    for folder in (_PACKAGE, os.path.dirname(_PACKAGE)):  # noqa: PTH120  # no Path is made on the way of a command that must be quick
+        place = os.path.join(folder, "registry.toml")
+        if os.path.isfile(place):  # noqa: PTH113  # the same
             return place
-    raise RegistryError([f"registry.toml: neither in {package} nor beside it; the installation is incomplete"])
+    raise RegistryError([f"registry.toml: neither in {_PACKAGE} nor beside it; the installation is incomplete"])
+
+
+def _compiled(source: str) -> CompiledRegistry | None:
+    """Return the compiled form of the shipped registry, or None if there is none of this text."""
+    try:
+        with open(os.path.join(_PACKAGE, COMPILED), "rb") as file:  # noqa: PTH123  # the same
+            return read_compiled(file.read(), source)
+    except OSError:
+        return None
 
 
 @functools.cache
 def load_registry() -> Registry:
     """Return the registry that this distribution ships, read once a process."""
     path = registry_path()
-    return _registry(_structure(path.read_text("utf-8"), path.name))
+    with open(path, encoding="utf-8", newline="") as file:  # noqa: PTH123  # no Path is made on the way of a command that must be quick
+        source = file.read()
+    compiled = _compiled(source)
+    if compiled is not None:
+        return _registry(compiled.content, dict(compiled.digests))
+    return _registry(_structure(source, os.path.basename(path)), {})  # noqa: PTH119  # the same
 
 
 def parse_registry(text: str, *, name: str = "registry.toml") -> Registry:
@@ -96,7 +112,7 @@ def parse_registry(text: str, *, name: str = "registry.toml") -> Registry:
     found = faults(content)
     if found:
         raise RegistryError(f"{name}: {fault}" for fault in found)
-    registry = _registry(content)
+    registry = _registry(content, {})
     clashes = digest_clashes({handle: registry.digest(handle) for handle in registry.contracts})
     if clashes:
         raise RegistryError(f"{name}: {clash}" for clash in clashes)
@@ -104,6 +120,8 @@ def parse_registry(text: str, *, name: str = "registry.toml") -> Registry:
 
 
 def _structure(text: str, name: str) -> RegistryFile:
+    import tomllib  # the compiled form spares its time
+
     try:
         data: dict[str, Any] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -113,7 +131,7 @@ def _structure(text: str, name: str) -> RegistryFile:
     return structure(data, RegistryFile, name=name)
 
 
-def _registry(content: RegistryFile) -> Registry:
+def _registry(content: RegistryFile, digests: dict[str, str]) -> Registry:
     return Registry(
         contracts={contract.handle: contract for contract in content.contract},
         sidecars=content.sidecar,
@@ -123,6 +141,7 @@ def _registry(content: RegistryFile) -> Registry:
         conversions=content.conversion,
         superseded=content.superseded,
         decoded=frozenset(contract.handle for contract in content.contract if contract.decoder == "shipped"),
+        known_digests=digests,
     )
 
 

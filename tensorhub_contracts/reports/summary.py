@@ -54,17 +54,18 @@ def prefix_rows(inspection: Inspection) -> tuple[PrefixRow, ...]:
     if checkpoint is None or groups is None:
         return ()
     layers = layer_count(checkpoint.config)
-    tensors = Counter(map(prefix_of, checkpoint.shard_of))
+    prefixes = {name: prefix_of(name) for name in checkpoint.shard_of}
+    tensors = Counter(prefixes.values())
     units: Counter[str] = Counter()
     predicting: Counter[str] = Counter()
     for name in inspection.layouts:
-        prefix = prefix_of(name)
+        prefix = prefixes[name]
         units[prefix] += 1
         predicting[prefix] += is_multi_token_prediction(name, layers)
     unquantized: Counter[str] = Counter()
     dtypes: defaultdict[str, set[str]] = defaultdict(set)
     for name, geometry in groups.unquantized.items():
-        prefix = prefix_of(name)
+        prefix = prefixes[name]
         unquantized[prefix] += 1
         dtypes[prefix].add(geometry.dtype)
     return tuple(

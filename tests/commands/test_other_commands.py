@@ -6,6 +6,7 @@ import copy
 import json
 import tomllib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import click
@@ -166,7 +167,7 @@ def registry_faults(content: Any) -> list[jsonschema.ValidationError]:
 
 
 def shipped() -> dict[str, Any]:
-    return tomllib.loads(registry_path().read_text("utf-8"))
+    return tomllib.loads(Path(registry_path()).read_text("utf-8"))
 
 
 def test_the_shipped_registry_fits_its_schema() -> None:

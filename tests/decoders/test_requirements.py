@@ -123,7 +123,7 @@ def test_a_foreign_finder_is_asked_and_its_namespaces_are_not_code(
     loader: bool, origin: str | None, package: bool, there: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = ModuleSpec("th_made", SourceFileLoader("th_made", "made.py") if loader else None, origin=origin, is_package=package)
-    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finding(code=spec)])
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finding(spec)])
     assert missing_requirements(["th_made"]) == (() if there else ("th_made",))
 
 

@@ -1,0 +1,97 @@
+"""Runs what a plugin brings so that whatever it does stays with it: exceptions, SystemExit, and what it prints."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Generic, TypeVar
+
+import attrs
+
+T = TypeVar("T")
+
+
+class BrokenError(Exception):
+    """What a plugin does wrong, in words."""
+
+
+@attrs.frozen
+class Outcome(Generic[T]):
+    """What a plugin's code gave, or why it is broken, with the traceback if there is one."""
+
+    value: T | None = None
+    fault: str = ""
+    traceback: str = ""
+
+
+def isolated(run: Callable[[], T], *, trusted: bool) -> Outcome[T]:
+    """Run a plugin's code.
+
+    Never raises for anything that the plugin does, SystemExit and KeyboardInterrupt included; a Ctrl-C of the user goes
+    through. Unless it is `trusted`, what it prints, and what a process prints that it starts, goes to standard error.
+    """
+    with _interrupts_told_apart() as interrupted:
+        try:
+            with contextlib.nullcontext() if trusted else _output_to_stderr():
+                return Outcome(run())
+        except BrokenError as broken:
+            return Outcome(fault=str(broken))
+        except BaseException as error:
+            if interrupted():
+                raise
+            return Outcome(fault=_in_a_line(error), traceback="".join(traceback.format_exception(error)))
+
+
+@contextlib.contextmanager
+def _interrupts_told_apart() -> Iterator[Callable[[], bool]]:
+    """Give a function that says whether the user pressed Ctrl-C: a plugin may raise KeyboardInterrupt by itself."""
+    pressed: list[bool] = []
+    previous = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(previous):
+        yield lambda: False  # signals are handled in the main thread alone
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        pressed.append(True)
+        previous(number, frame)
+
+    signal.signal(signal.SIGINT, handle)
+    try:
+        yield lambda: bool(pressed)
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+@contextlib.contextmanager
+def _output_to_stderr() -> Iterator[None]:
+    """Send what is printed to standard error: `print`, writes to descriptor 1, and processes that inherit it."""
+    try:
+        sys.stdout.flush()
+        kept = os.dup(1)
+        os.dup2(2, 1)
+    except (OSError, ValueError, AttributeError):
+        kept = -1  # no such descriptors, or no such stream: nothing that could be mixed
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        if kept >= 0:
+            os.dup2(kept, 1)
+            os.close(kept)
+
+
+def _in_a_line(error: BaseException) -> str:
+    """Write an error with the place where it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f", at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    try:
+        text = str(error).strip().replace("\n", "; ")
+    except Exception:
+        text = "its text cannot be had"  # an exception of the plugin's own may fail at that too
+    return f"{type(error).__name__}{': ' + text if text else ''}{where}"
