@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import attrs
 
+from tensorhub_contracts.readable import Readable
 from tensorhub_contracts.refusal_codes import explanations
 
 _set = object.__setattr__  # a frozen class sets its own fields once; `object` is a field's name below
@@ -16,8 +17,8 @@ def writable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-@attrs.frozen
-class Violation:
+@attrs.frozen(repr=False)
+class Violation(Readable):
     """One reason for a refusal."""
 
     #: One of the closed list in `refusal_codes.toml`.

@@ -103,7 +103,7 @@ def load(
     `lane` is a family, a body or a lane, or several in the order in which they are wanted: the next one is taken only if
     one before it is not supported here (`NOT_SUPPORTED_HERE`), and the report says so. Without it the best one of the
     image is taken. `device` is where weights go, by the name that the decoder knows, and `sm` its compute capability (90
-    is 9.0; `tensorhub_decoders.devices.compute_capability` asks torch): without it, only lanes without a floor run.
+    is 9.0; docs/loading.md says how torch is asked): without it, only lanes without a floor run.
 
     Raises `Refusal` with everything that is wrong, of each lane that was asked for; a decoder's own errors propagate.
     """

@@ -9,11 +9,13 @@ from typing import Literal
 
 import attrs
 
+from tensorhub_contracts.readable import Readable
+
 Group = Literal["handle", "container", "declaration", "layout", "unit", "gate", "plugin", "loading", "converting"]
 
 
-@attrs.frozen
-class Explanation:
+@attrs.frozen(repr=False)
+class Explanation(Readable):
     """A code's title, what it means and what to do about it."""
 
     group: Group

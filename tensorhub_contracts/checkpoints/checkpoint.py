@@ -11,10 +11,11 @@ import attrs
 from tensorhub_contracts.checkpoints.config_files import DeclarationSource
 from tensorhub_contracts.checkpoints.geometry import Geometry
 from tensorhub_contracts.checkpoints.header import Header
+from tensorhub_contracts.readable import Readable
 
 
-@attrs.frozen
-class Shard:
+@attrs.frozen(repr=False)
+class Shard(Readable):
     """One file of a checkpoint: its name, its size and how much of it was read (8 + header_length bytes)."""
 
     name: str
@@ -24,8 +25,8 @@ class Shard:
     metadata: Mapping[str, str]
 
 
-@attrs.frozen(eq=False)
-class Checkpoint:
+@attrs.frozen(repr=False, eq=False)
+class Checkpoint(Readable):
     """What the headers and the configuration of a checkpoint say; no weight byte was read for it.
 
     `headers` maps a shard to its header, `shard_of` a tensor to its shard. `config` is `config.json`, or empty.

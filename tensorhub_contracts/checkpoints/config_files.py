@@ -10,6 +10,7 @@ import attrs
 
 from tensorhub_contracts.checkpoints.files import exists_or_dangles, read_json_file
 from tensorhub_contracts.errors import Refusal, Violation
+from tensorhub_contracts.readable import Readable
 from tensorhub_contracts.strict_json import Duplicates, JsonFault, parse_json
 
 #: Where a declaration may stand; contracts name it by this word.
@@ -24,8 +25,8 @@ _PLACES: tuple[tuple[str, tuple[str, ...], DeclarationKind], ...] = (
 )
 
 
-@attrs.frozen
-class DeclarationSource:
+@attrs.frozen(repr=False)
+class DeclarationSource(Readable):
     """One object that declares a layout; `where` names it in messages: `config.json: text_config.quantization_config`."""
 
     where: str

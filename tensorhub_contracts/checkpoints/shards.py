@@ -12,6 +12,7 @@ import attrs
 from tensorhub_contracts.checkpoints.files import exists_or_dangles, read_json_file
 from tensorhub_contracts.checkpoints.shard_index import NUMBERED, missing_numbers, parse_index
 from tensorhub_contracts.errors import Refusal, Violation
+from tensorhub_contracts.readable import Readable
 
 #: The base names that libraries look for first.
 CANONICAL: Final = ("model", "diffusion_pytorch_model")
@@ -20,8 +21,8 @@ _NOT_SAFETENSORS: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".gguf", ".ms
 _INDEX = ".safetensors.index.json"
 
 
-@attrs.frozen
-class ShardSet:
+@attrs.frozen(repr=False)
+class ShardSet(Readable):
     """The shards that make a checkpoint, in order; `weight_map` is the index, if there is one.
 
     `extra` names the safetensors files and indexes that lie in the folder and are not part of it: they are reported

@@ -143,7 +143,7 @@ def console() -> NoReturn:
     try:
         main()
     except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else EXIT_FAULT
+        code = end.code if isinstance(end.code, int) else 0  # a command that returns gives None
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         try:

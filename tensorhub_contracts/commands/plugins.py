@@ -26,7 +26,7 @@ def command(strict: bool, tracebacks: bool, outputs: tuple[Output, ...]) -> None
 
     TENSORHUB_PLUGINS says which may be used, in items between commas: NAME allows a plugin and with it only those
     named, -NAME blocks one, -HANDLE blocks the decoders of a contract, HANDLE=NAME says who decodes a contract that
-    several registered. A name is that of a plugin or of its distribution, in any spelling; shipped plugins are used unless
+    several claim. A name is that of a plugin or of its distribution, in any spelling; shipped plugins are used unless
     they are blocked. Exits with 0, with 2 if TENSORHUB_PLUGINS is wrong, and with 3 if nothing is found at all or, with
     --strict, if a plugin is broken or in conflict.
     """

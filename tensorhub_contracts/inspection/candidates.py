@@ -13,13 +13,14 @@ from tensorhub_contracts.inspection.declarations import DeclaredContracts, decla
 from tensorhub_contracts.inspection.grouping import TensorGroups, UnitGeometry
 from tensorhub_contracts.inspection.scale_shapes import describe_grid
 from tensorhub_contracts.inspection.unit_matching import Finding, UnitJudge, UnitLayout
+from tensorhub_contracts.readable import Readable
 from tensorhub_contracts.registry.registry import Registry
 
 Judgement = UnitLayout | tuple[Finding, ...]
 
 
-@attrs.frozen(eq=False)
-class Candidates:
+@attrs.frozen(repr=False, eq=False)
+class Candidates(Readable):
     """Everything that the choice of a contract rests on. A contract is judged when it is first asked for."""
 
     checkpoint: Checkpoint

@@ -10,14 +10,15 @@ import attrs
 from tensorhub_contracts.checkpoints.config_files import DeclarationSource
 from tensorhub_contracts.errors import Violation
 from tensorhub_contracts.inspection.declaration_words import describe_declaration, layout_keys, write_value, write_wanted
+from tensorhub_contracts.readable import Readable
 from tensorhub_contracts.registry.contract import Contract, Declares, Requirement
 from tensorhub_contracts.registry.registry import Registry
 
 _ABSENT: Final = object()
 
 
-@attrs.frozen
-class Fault:
+@attrs.frozen(repr=False)
+class Fault(Readable):
     """A requirement that a declaration does not meet."""
 
     code: str
@@ -27,8 +28,8 @@ class Fault:
     found: str
 
 
-@attrs.frozen
-class SourceJudgement:
+@attrs.frozen(repr=False)
+class SourceJudgement(Readable):
     """What one declaration says by itself."""
 
     source: DeclarationSource
@@ -43,8 +44,8 @@ class SourceJudgement:
         return frozenset(handle for handle, faults in self.faults.items() if not faults)
 
 
-@attrs.frozen
-class DeclaredContracts:
+@attrs.frozen(repr=False)
+class DeclaredContracts(Readable):
     """Which contracts the declarations of a checkpoint declare."""
 
     #: Those that every declaration declares.

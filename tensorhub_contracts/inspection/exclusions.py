@@ -15,13 +15,14 @@ import attrs
 from tensorhub_contracts.checkpoints.config_files import DeclarationSource
 from tensorhub_contracts.errors import Violation
 from tensorhub_contracts.inspection.declaration_words import MODULE_LISTS
+from tensorhub_contracts.readable import Readable
 
 _PATTERN_LENGTH_LIMIT = 1_000
 _REPAIR = "Correct the entry in the configuration, or remove it: it never changes how bytes are read."
 
 
-@attrs.frozen
-class ExclusionReport:
+@attrs.frozen(repr=False)
+class ExclusionReport(Readable):
     """What the cross-check found."""
 
     #: How many distinct entries there are, and how many match a module.

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from tensorhub_contracts.checkpoints.geometry import NARROW_FLOAT, PACKED, WIDE_FLOAT, Geometry
+from tensorhub_contracts.readable import Readable
 from tensorhub_contracts.registry.contract import SidecarName
 from tensorhub_contracts.registry.sidecar_names import SidecarNames
 
 
-@attrs.frozen
-class Sidecar:
+@attrs.frozen(repr=False)
+class Sidecar(Readable):
     """A sidecar of a unit: the suffix of its name that the registry knows, its dtype and its shape."""
 
     name: str
@@ -20,8 +21,8 @@ class Sidecar:
     shape: tuple[int, ...]
 
 
-@attrs.frozen(cache_hash=True)
-class UnitGeometry:
+@attrs.frozen(repr=False, cache_hash=True)
+class UnitGeometry(Readable):
     """What one quantized tensor looks like, without its name. Thousands of units share few geometries: each is judged once.
 
     `suffix` is what the tensor's name ends in: `.weight`, a payload's suffix, or nothing for a bare parameter. `dtype` and
@@ -34,8 +35,8 @@ class UnitGeometry:
     sidecars: tuple[Sidecar, ...]
 
 
-@attrs.frozen
-class TensorGroups:
+@attrs.frozen(repr=False)
+class TensorGroups(Readable):
     """Every tensor of a checkpoint, exactly once: in a unit, an orphan, a cache scale, unquantized or other."""
 
     #: The names of the weights of each geometry.

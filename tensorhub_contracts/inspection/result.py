@@ -14,19 +14,20 @@ from tensorhub_contracts.inspection.exclusions import ExclusionReport
 from tensorhub_contracts.inspection.grouping import TensorGroups
 from tensorhub_contracts.inspection.notes import notes
 from tensorhub_contracts.inspection.unit_matching import UnitLayout
+from tensorhub_contracts.readable import Readable
 from tensorhub_contracts.registry.contract import Contract
 
 
-@attrs.frozen
-class Unit:
+@attrs.frozen(repr=False)
+class Unit(Readable):
     """One quantized module: the weight's name and the layout that was proved for it."""
 
     name: str
     layout: UnitLayout
 
 
-@attrs.frozen(eq=False)
-class Inspection:
+@attrs.frozen(repr=False, eq=False)
+class Inspection(Readable):
     """The result of an inspection."""
 
     path: str

@@ -9,13 +9,14 @@ import attrs
 from tensorhub_contracts.checkpoints.geometry import write_shape
 from tensorhub_contracts.inspection.grouping import Sidecar, UnitGeometry
 from tensorhub_contracts.inspection.scale_shapes import describe_grid, explain_grid
+from tensorhub_contracts.readable import Readable
 from tensorhub_contracts.registry.contract import Contract, Form, TensorFacts
 from tensorhub_contracts.registry.shape_patterns import bind, expand, write_pattern
 from tensorhub_contracts.registry.sidecar_names import SidecarNames
 
 
-@attrs.frozen
-class Finding:
+@attrs.frozen(repr=False)
+class Finding(Readable):
     """What is wrong with every unit of a geometry."""
 
     code: str
@@ -27,8 +28,8 @@ class Finding:
     remedy: str = ""
 
 
-@attrs.frozen(cache_hash=True)
-class UnitLayout:
+@attrs.frozen(repr=False, cache_hash=True)
+class UnitLayout(Readable):
     """The facts of a unit that was proved to be in a contract; all units of a geometry share one."""
 
     contract: str

@@ -105,7 +105,7 @@ def _entry(plugin: Plugin, registered: RegisteredDecoder, lanes: tuple[str, ...]
 
 
 def _exclusions(plugin: Plugin, registered: RegisteredDecoder, plugins: Plugins) -> Iterator[Excluded]:
-    """Yield why lanes of a registered, or all of them, are left out."""
+    """Yield why lanes of a decoder, or all of them, are left out."""
     declared = registered.declaration
     lanes = _lanes(registered, plugins.registry)
     if declared.contract in plugins.selection.blocked_contracts:

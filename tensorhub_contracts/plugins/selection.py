@@ -47,7 +47,7 @@ def read_selection(text: str | None = None) -> PluginSelection:
     """Read a selection, by default that of the environment variable.
 
     Items stand between commas: `NAME` allows a plugin and, with it, only those named; `-NAME` blocks one;
-    `-HANDLE` blocks the decoders of a contract; `HANDLE=NAME` says who decodes a contract that several registered.
+    `-HANDLE` blocks the decoders of a contract; `HANDLE=NAME` says who decodes a contract that several claim.
     Raises `PluginSelectionError` with every item that is not well formed.
     """
     items = [item.strip() for item in (os.environ.get(VARIABLE, "") if text is None else text).split(",")]

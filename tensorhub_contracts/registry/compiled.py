@@ -11,14 +11,15 @@ from typing import Final
 import attrs
 
 from tensorhub_contracts.documents import decode_json
+from tensorhub_contracts.readable import Readable
 from tensorhub_contracts.registry.contract import RegistryFile
 
 #: The file's name, beside the package's modules.
 COMPILED: Final = "registry.json"
 
 
-@attrs.frozen
-class CompiledRegistry:
+@attrs.frozen(repr=False)
+class CompiledRegistry(Readable):
     """What `registry.toml` says, structured."""
 
     #: The text of the `registry.toml` that it was made from.

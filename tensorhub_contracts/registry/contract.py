@@ -8,6 +8,7 @@ import attrs
 
 from tensorhub_contracts.checkpoints.config_files import DeclarationKind
 from tensorhub_contracts.documents import DimensionNumber, DimensionText
+from tensorhub_contracts.readable import Readable
 from tensorhub_contracts.registry.shape_patterns import Dimension, parse_shape
 
 #: A value that a configuration file must hold. Types are exact: 128.0 and true are not 128.
@@ -22,8 +23,8 @@ ScaleDirection = Literal["multiply", "global-divides", "none"]
 Execution = Literal["eager", "compiled"]
 
 
-@attrs.frozen
-class TensorFacts:
+@attrs.frozen(repr=False)
+class TensorFacts(Readable):
     """One tensor of a unit: its name pattern, the dtypes it may have and the shapes it may have."""
 
     name: str
@@ -42,8 +43,8 @@ class TensorFacts:
         return self.name.partition("}")[2]
 
 
-@attrs.frozen
-class Form:
+@attrs.frozen(repr=False)
+class Form(Readable):
     """One way in which a unit of the contract is written; the tensor with the role `weight` is the primary one."""
 
     name: str
@@ -55,8 +56,8 @@ class Form:
         return self.tensors["weight"]
 
 
-@attrs.frozen
-class Requirement:
+@attrs.frozen(repr=False)
+class Requirement(Readable):
     """One key that a declaration must hold. Dots step into objects and `*` stands for every member of one.
 
     Exactly one of `equals`, `any_of` and `null` states the value. A requirement that is `optional` is met by absence.
@@ -69,24 +70,24 @@ class Requirement:
     optional: bool = False
 
 
-@attrs.frozen
-class Declares:
+@attrs.frozen(repr=False)
+class Declares(Readable):
     """What one kind of configuration source must say for a checkpoint to declare the contract."""
 
     source: DeclarationKind
     require: tuple[Requirement, ...]
 
 
-@attrs.frozen
-class UnquantizedRule:
+@attrs.frozen(repr=False)
+class UnquantizedRule(Readable):
     """Which dtypes the tensors that nothing scales may have: matrices have rank 2 or more, vectors less."""
 
     matrix_dtypes: tuple[str, ...] = ("BF16", "F16", "F32")
     vector_dtypes: tuple[str, ...] = ("BF16", "F16", "F32")
 
 
-@attrs.frozen
-class Contract:
+@attrs.frozen(repr=False)
+class Contract(Readable):
     """A named tensor layout. `digest` is the SHA-256 of its normative facts; see `normative_facts`."""
 
     handle: str
@@ -113,8 +114,8 @@ class Contract:
         return bool(self.form)
 
 
-@attrs.frozen
-class SidecarName:
+@attrs.frozen(repr=False)
+class SidecarName(Readable):
     """A sidecar's name: the end of its last dotted segment, what it means, and what it belongs to.
 
     `beside` lists what may stand in place of the suffix in the name of the tensor that the sidecar belongs to.
@@ -127,8 +128,8 @@ class SidecarName:
     needs_quantized: bool = False
 
 
-@attrs.frozen
-class Payload:
+@attrs.frozen(repr=False)
+class Payload(Readable):
     """A name that marks a packed weight by itself, whatever lies beside it."""
 
     suffix: str
@@ -136,8 +137,8 @@ class Payload:
     dtypes: tuple[str, ...] = ()
 
 
-@attrs.frozen
-class ReferenceDequant:
+@attrs.frozen(repr=False)
+class ReferenceDequant(Readable):
     """The formula that defines a contract's numbers, and where it rounds."""
 
     name: str
@@ -145,8 +146,8 @@ class ReferenceDequant:
     rounding: str
 
 
-@attrs.frozen
-class LaneBody:
+@attrs.frozen(repr=False)
+class LaneBody(Readable):
     """What a decoder may declare that it serves: weights of `elements`, computed with as the body's name says.
 
     Lanes with a lower `rank` come first. `executions` are the ways in which the body may run, in order.
@@ -159,8 +160,8 @@ class LaneBody:
     summary: str
 
 
-@attrs.frozen
-class ConversionEdge:
+@attrs.frozen(repr=False)
+class ConversionEdge(Readable):
     """An edge between contracts: `producible` loses precision and is done ahead of time, `decodable` is exact."""
 
     source: tuple[str, ...]
@@ -168,8 +169,8 @@ class ConversionEdge:
     kind: Literal["producible", "decodable"]
 
 
-@attrs.frozen
-class Superseded:
+@attrs.frozen(repr=False)
+class Superseded(Readable):
     """A major that is no longer listed: it resolves to `by`, and only for who proves the recorded digest."""
 
     handle: str
@@ -177,8 +178,8 @@ class Superseded:
     by: str
 
 
-@attrs.frozen
-class RegistryFile:
+@attrs.frozen(repr=False)
+class RegistryFile(Readable):
     """The content of `registry.toml`, structured and not yet judged."""
 
     schema: int
@@ -191,8 +192,8 @@ class RegistryFile:
     superseded: tuple[Superseded, ...] = ()
 
 
-@attrs.frozen
-class OwnedContractsFile:
+@attrs.frozen(repr=False)
+class OwnedContractsFile(Readable):
     """The contracts that a plugin owns, all of one producer, structured and not yet judged."""
 
     schema: int

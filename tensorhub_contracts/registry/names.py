@@ -9,13 +9,14 @@ import attrs
 
 from tensorhub_contracts.documents import SEGMENT
 from tensorhub_contracts.errors import Refusal, Violation
+from tensorhub_contracts.readable import Readable
 
 # Patterns are compiled when they are first used, and kept by `re`: most commands read no name.
 _HANDLE = rf"({SEGMENT})\.({SEGMENT})@([1-9][0-9]{{0,8}})\Z"
 
 
-@attrs.frozen
-class Handle:
+@attrs.frozen(repr=False)
+class Handle(Readable):
     """The parts of a handle; `str()` gives it back byte for byte."""
 
     producer: str
@@ -59,8 +60,8 @@ _FAMILY_WORD = rf"(?!w[0-9]+a[0-9]+(?:-|\Z)){_WORD}"
 _FAMILY_ALONE = rf"{_FAMILY_WORD}(?:-{_FAMILY_WORD})*\Z"
 
 
-@attrs.frozen
-class LaneName:
+@attrs.frozen(repr=False)
+class LaneName(Readable):
     """The parts of a lane, of a body (without `execution`) or of a family (with `family` alone); `str()` gives it back.
 
     `fp8-w8a8-dynamic+eager` has family `fp8`, activation `w8a8`, scale `dynamic` and execution `eager`.

@@ -11,6 +11,7 @@ import attrs
 
 from tensorhub_contracts.documents import SEGMENT, structure
 from tensorhub_contracts.errors import Refusal, RegistryError
+from tensorhub_contracts.readable import Readable
 from tensorhub_contracts.registry.check import contract_faults, digest_clashes
 from tensorhub_contracts.registry.contract import Contract, OwnedContractsFile, Payload, ReferenceDequant, SidecarName
 from tensorhub_contracts.registry.digests import contract_digest
@@ -21,8 +22,8 @@ from tensorhub_contracts.registry.sidecar_names import SidecarNames
 Fact = TypeVar("Fact", SidecarName, Payload, ReferenceDequant)
 
 
-@attrs.frozen
-class OwnedContracts:
+@attrs.frozen(repr=False)
+class OwnedContracts(Readable):
     """The contracts of one producer that a plugin owns, with the sidecar names and dequants that they need.
 
     `owned["acme.int8-channel@1"]` is the `Contract` that `implements_contract` takes.

@@ -12,6 +12,7 @@ import attrs
 
 from tensorhub_contracts.documents import structure
 from tensorhub_contracts.errors import Refusal, RegistryError, Violation
+from tensorhub_contracts.readable import Readable
 from tensorhub_contracts.registry.compiled import COMPILED, CompiledRegistry, read_compiled
 from tensorhub_contracts.registry.contract import (
     Contract,
@@ -31,8 +32,8 @@ SCHEMA: Final = 1
 _PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120  # the same
 
 
-@attrs.frozen
-class Registry:
+@attrs.frozen(repr=False)
+class Registry(Readable):
     """The contracts that this installation knows, with the sidecar names that tell layouts apart.
 
     `lanes` maps each body of the lane table to its facts, best rank first. `decoded` holds the handles that a decoder

@@ -12,11 +12,13 @@ from collections.abc import Mapping
 
 import attrs
 
+from tensorhub_contracts.readable import Readable
+
 _DIMENSION = re.compile(r"([a-z][a-z_]*)(?:/([1-9][0-9]*))?\Z")
 
 
-@attrs.frozen
-class Dimension:
+@attrs.frozen(repr=False)
+class Dimension(Readable):
     """One dimension of a shape: a symbol divided by `divisor` and rounded up, or a fixed number (symbol is empty)."""
 
     symbol: str

@@ -10,10 +10,11 @@ import attrs
 from tensorhub_contracts.errors import Violation
 from tensorhub_contracts.inspection.prefixes import is_multi_token_prediction, layer_count, prefix_of
 from tensorhub_contracts.inspection.result import Inspection
+from tensorhub_contracts.readable import Readable
 
 
-@attrs.frozen
-class PrefixRow:
+@attrs.frozen(repr=False)
+class PrefixRow(Readable):
     """How many tensors lie under a prefix, and of what kind; `units` counts those in the judged contract."""
 
     prefix: str
@@ -24,8 +25,8 @@ class PrefixRow:
     unquantized_dtypes: tuple[str, ...]
 
 
-@attrs.frozen
-class GridRow:
+@attrs.frozen(repr=False)
+class GridRow(Readable):
     """How many units share one geometry."""
 
     weight_dtype: str
@@ -36,8 +37,8 @@ class GridRow:
     orientation_shown: bool
 
 
-@attrs.frozen
-class ViolationGroup:
+@attrs.frozen(repr=False)
+class ViolationGroup(Readable):
     """Violations that say the same of several objects."""
 
     code: str

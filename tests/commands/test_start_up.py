@@ -68,10 +68,15 @@ def test_the_package_alone_imports_nothing_of_others(bare: set[str]) -> None:
     assert {name.partition(".")[0] for name in modules} - sys.stdlib_module_names == {"tensorhub_contracts"}
 
 
-def test_help_and_version_import_no_contract(bare: set[str]) -> None:
-    for option in ("--help", "--version"):
-        modules = imported(TENSORHUB, option) - bare
-        assert not {f"tensorhub_contracts.{each}" for each in ("registry.registry", "inspection.inspector", "checkpoints.header")} & modules
+def test_the_version_is_said_without_importing_a_contract(bare: set[str]) -> None:
+    modules = imported(TENSORHUB, "--version") - bare
+    assert not {f"tensorhub_contracts.{each}" for each in ("registry.registry", "inspection.inspector", "checkpoints.header")} & modules
+
+
+def test_help_loads_the_commands_of_others_and_computes_with_nothing(bare: set[str]) -> None:
+    modules = imported(TENSORHUB, "--help") - bare
+    assert "tensorhub_contracts.commands.installed" in modules
+    assert not {name.partition(".")[0] for name in modules} & (HEAVY - {"pluggy"})
 
 
 def test_bytes_read_are_the_headers_and_no_weight(h3: Path) -> None:

@@ -208,7 +208,7 @@ def test_b3_04_one_distribution_seen_twice_is_one_plugin_with_a_note(install: In
     (note,) = found["notes"]
     assert note.startswith(f"declared by {tmp_path / 'copy'}")
     assert note.endswith(f".{form} too")
-    assert site.lanes() == {**install(int8()).lanes(), "scan": {"distributions": 10, "damaged": 0, "plugins": 5}}
+    assert site.lanes() == {**install(int8()).lanes(), "scan": {"distributions": 11, "damaged": 0, "plugins": 5}}
     quiet = site.tensorhub("plugins", "--strict")
     assert (quiet.code, quiet.err) == (0, "")
 

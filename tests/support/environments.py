@@ -42,12 +42,13 @@ _MAIN = "from tensorhub_contracts.commands import main; main()"
 
 @dataclass(frozen=True)
 class Project:
-    """A distribution that does not exist yet: its entry points in the group of decoders, and its files below `src`."""
+    """A distribution that does not exist yet: its entry points in a group, by default that of decoders, and its files below `src`."""
 
     name: str
     entry_points: tuple[tuple[str, str], ...]
     files: tuple[tuple[str, str], ...]
     version: str = "1.0"
+    group: str = "tensorhub.decoders"
 
     def write(self, folder: Path) -> Path:
         """Write the source tree and return its folder."""
@@ -58,7 +59,7 @@ class Project:
         lines = [
             '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n',
             f'[project]\nname = "{self.name}"\nversion = "{self.version}"\n',
-            '[project.entry-points."tensorhub.decoders"]' if self.entry_points else "",
+            f'[project.entry-points."{self.group}"]' if self.entry_points else "",
             *(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in self.entry_points),
             '\n[tool.hatch.build]\ndev-mode-dirs = ["src"]',
             '\n[tool.hatch.build.targets.wheel]\nonly-include = ["src"]\nsources = ["src"]\nbypass-selection = true\n',
@@ -67,9 +68,11 @@ class Project:
         return folder
 
 
-def project(name: str, entry_points: Mapping[str, str], files: Mapping[str, str], version: str = "1.0") -> Project:
+def project(
+    name: str, entry_points: Mapping[str, str], files: Mapping[str, str], version: str = "1.0", group: str = "tensorhub.decoders"
+) -> Project:
     """Return a project; `files` maps paths such as `acme.py` to their text."""
-    return Project(name, tuple(entry_points.items()), tuple(files.items()), version)
+    return Project(name, tuple(entry_points.items()), tuple(files.items()), version, group)
 
 
 def build_wheel(source: Path, into: Path) -> Path:
@@ -209,7 +212,7 @@ class Site:
 
 
 def _report(done: Run, code: int) -> dict[str, Any]:
-    assert done.code == code, f"exit code {done.code}, not {code}: {done.out[-2000:]}{done.err[-2000:]}"
+    assert done.code == code, f"exit code {done.code}, not {code}: {done.err[-3000:]}{done.out[-2000:]}"
     report: dict[str, Any] = json.loads(done.out)
     return report
 
