@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from tensorhub_decoders.resident.cpu_linear import project_on_cpu
 from tensorhub_decoders.resident.stored_weight import BlockStoredWeight, MappedBlockWeight, RowStoredWeight, StoredWeight
-from tensorhub_decoders.upcast.strips import BLOCK
+from tensorhub_decoders.upcast.cutting import BLOCK
 
 #: The arithmetic of a lane's activations, by their bits.
 COMPUTE_OF_BITS: Final = {8: "w8a8", 16: "w8a16", 32: "w8a32"}

@@ -6,7 +6,8 @@ from typing import ClassVar, Self
 
 import torch
 
-from tensorhub_decoders.upcast.strips import BLOCK, holds_nan, require_grid, upcast_block_scaled, upcast_mapped_blocks, upcast_row_scaled
+from tensorhub_decoders.upcast.cutting import BLOCK
+from tensorhub_decoders.upcast.strips import holds_nan, require_grid, upcast_block_scaled, upcast_mapped_blocks, upcast_row_scaled
 
 
 class StoredWeight:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import torch
 
@@ -10,12 +11,11 @@ from tensorhub_contracts import DecodedTensor, Inspection, Refusal, Violation
 from tensorhub_contracts.registry.names import parse_lane
 from tensorhub_decoders.decoding import lane_dtype
 from tensorhub_decoders.devices import usable_device
-from tensorhub_decoders.reading import TensorReader
 from tensorhub_decoders.resident.compute_paths import compute_paths
 from tensorhub_decoders.resident.experts import StackedExperts
 from tensorhub_decoders.resident.linear import ResidentLinear
 from tensorhub_decoders.resident.stored_weight import StoredWeight, value_faults
-from tensorhub_decoders.upcast.streaming import UnitDecoding, stream
+from tensorhub_decoders.upcast.streaming import read_tensors
 
 _REMEDY = "Take the checkpoint from where it was made, or load it with resident=False, which keeps what the contract's formula gives."
 
@@ -42,31 +42,26 @@ def resident_units(
     place = usable_device(device)
     paths = compute_paths(inspection, bits, dtype, place)
     faults: list[Violation] = []
-    unconverted = UnitDecoding({}, _convert_nothing, torch.uint8, "")
-    with TensorReader(inspection) as reader:
-        for name, tensor, _ in stream(inspection, unconverted):
-            roles = inspection.unit_tensors.get(name)
-            if roles is None:
-                yield DecodedTensor(name, tensor.to(place), "")
+    with closing(read_tensors(inspection)) as tensors:  # who stops early closes files at once
+        for each in tensors:
+            if each.name not in inspection.unit_tensors:
+                yield DecodedTensor(each.name, each.tensor.to(place), "")
                 continue
-            scale = reader.read(roles["scale"])
+            scale = each.sidecars["scale"]
             expected = "finite codes, and scales that are finite and not negative"
             faults += [
-                Violation(code="payload-values", object=name, expected=expected, found=found, remedy=_REMEDY)
-                for found in value_faults(tensor, scale)
+                Violation(code="payload-values", object=each.name, expected=expected, found=found, remedy=_REMEDY)
+                for found in value_faults(each.tensor, scale)
             ]
             if faults:
                 continue
-            unit = stored(tensor, scale).to(place)
-            if tensor.dim() == 2:
+            unit = stored(each.tensor, scale).to(place)
+            if each.tensor.dim() == 2:
                 module: torch.nn.Module = linear.from_stored(unit, bits)
             else:
-                names = (name.rpartition(".")[2], roles["scale"].rpartition(".")[2])
+                scale_name = inspection.unit_tensors[each.name]["scale"]
+                names = (each.name.rpartition(".")[2], scale_name.rpartition(".")[2])
                 module = StackedExperts(unit, names, activation_bits=bits)
-            yield DecodedTensor(name, module, paths[name])
+            yield DecodedTensor(each.name, module, paths[each.name])
     if faults:
         raise Refusal(faults)
-
-
-def _convert_nothing(*ignored: object) -> None:
-    raise AssertionError("no unit is converted: all are read as they are stored")
