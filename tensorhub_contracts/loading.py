@@ -16,8 +16,8 @@ from tensorhub_contracts.hub.verdict import ComponentVerdict, RejectedLane
 from tensorhub_contracts.inspection.inspector import inspect
 from tensorhub_contracts.inspection.result import Inspection
 from tensorhub_contracts.lanes.derive import derive_execution_lanes
-from tensorhub_contracts.plugins.host import installed_plugins
 from tensorhub_contracts.plugins.declaring import DecodedTensor
+from tensorhub_contracts.plugins.host import installed_plugins
 
 
 class UnsupportedLane(msgspec.Struct, frozen=True):

@@ -20,7 +20,7 @@ SLACK = 32_000_000
 _MEASURE = """
 import json, os, pathlib, sys
 import torch
-from tensorhub_decoders.converting import convert, dequantize, fp8_quantization
+from tensorhub_decoders.converting import convert, decoded_values, fp8_quantization
 from tensorhub_contracts.commands import tensorhub
 
 def memory(what):  # not ru_maxrss, which a process inherits from the one that started it

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 import pytest
-import tensorhub_decoders.converting.dequantize as decoding
+import tensorhub_decoders.upcast.strips as decoding
 import torch
 from tensorhub_decoders.upcast.reference import dequantize_block_scaled, dequantize_row_scaled, dequantize_unscaled
 
@@ -152,8 +152,8 @@ def test_one_wrong_bit_is_a_fault_and_nothing_becomes_of_it(
     name = {BLOCKWISE: "upcast_block_scaled", ROWWISE: "upcast_row_scaled", STORAGE: "upcast_unscaled"}[contract]
     right = getattr(decoding, name)
 
-    def wrong(*arguments: torch.Tensor) -> torch.Tensor:
-        out: torch.Tensor = right(*arguments)
+    def wrong(*arguments: torch.Tensor, **where: int) -> torch.Tensor:
+        out: torch.Tensor = right(*arguments, **where)
         out.view(-1)[-1:].view(torch.int16)[0] ^= 1
         return out
 
@@ -169,7 +169,7 @@ def test_other_sources_and_wrong_usage(tmp_path: Path, produced: Path) -> None:
     (violation,) = refused("decode", produced / "dense", tmp_path / "dense", "--to", "plain.bf16@1")
     assert violation["code"] == "conversion-impossible"
     assert violation["found"] == "plain.bf16@1"
-    for arguments in ((), ("--dtype", "f64"), ("--dtype", "BF16")):
+    for arguments in ((), ("--to", "plain.f64@1"), ("--to", "bf16"), ("--dtype", "bf16"), ("--to", ROWWISE)):
         with pytest.raises(click.UsageError):
             run("decode", produced / ROWWISE, tmp_path / "dense", *arguments)
     (violation,) = refused("decode", produced / ROWWISE, produced / ROWWISE, "--to", "plain.bf16@1")

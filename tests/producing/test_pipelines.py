@@ -158,7 +158,7 @@ def test_the_functions_do_what_the_commands_do(tmp_path: Path, shared: Path) -> 
         for header in headers(tmp_path / "fp8", name)
     )
     assert seen[-1] == (payload, payload), "a bar ends full, with the copies counted"
-    decoded = decode(produced.inspection, plan_decoding(produced.inspection, "f32", allow_nan=False), tmp_path / "dense")
+    decoded = decode(produced.inspection, plan_decoding(produced.inspection, "plain.f32@1", allow_nan=False), tmp_path / "dense")
     assert decoded.inspection.contract == "plain.f32@1"
     assert digests(tmp_path / "dense" / "vae") == digests(shared / "vae")
 

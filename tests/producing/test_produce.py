@@ -338,7 +338,7 @@ def test_an_empty_tensor_and_a_shard_of_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [(), ("--to", "plain.bf16@1"), ("--to", "hf.fp8"), ("--to", BLOCKWISE, "--to", "plain.bf16@1")]
+    "arguments", [(), ("--to", "plain.bf16@1"), ("--to", "hf.fp8"), ("--contract", BLOCKWISE), ("--to", BLOCKWISE, "--dtype", "bf16")]
 )
 def test_wrong_usage(tmp_path: Path, source: Path, arguments: tuple[str, ...]) -> None:
     with pytest.raises(click.UsageError):

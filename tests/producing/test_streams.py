@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-import tensorhub_decoders.converting.dequantize as decoding
+import tensorhub_decoders.upcast.strips as decoding
 import torch
 
 from tensorhub_contracts.commands import main

@@ -5,24 +5,28 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
+import attrs
 import click
-import msgspec
 from tensorhub_cuda.environment.facts import EnvironmentFacts, Problem, find_problems
 from tensorhub_cuda.environment.look import environment
 from tensorhub_cuda.nvrtc.cache import DISABLE_JIT
 
 from tensorhub_contracts.commands import EXIT_REFUSED
 from tensorhub_contracts.commands.outputs import Output, chosen_outputs, output_option, write_outputs
-from tensorhub_contracts.documents import document_json
 from tensorhub_contracts.reports.printable import printable
 from tensorhub_contracts.reports.summary import size_in_words
+from tensorhub_decoders.commands.report import as_json
 
 
-class Diagnosis(msgspec.Struct, frozen=True):
+@attrs.frozen
+class Diagnosis:
     """What was found, and what is wrong with it."""
 
+    #: Whether what is there fits together.
     consistent: bool
+    #: What does not.
     problems: tuple[Problem, ...]
+    #: What is there.
     environment: EnvironmentFacts
 
 
@@ -40,7 +44,7 @@ def command(outputs: tuple[Output, ...]) -> None:
     facts = environment()
     problems = find_problems(facts)
     diagnosis = Diagnosis(not problems, problems, facts)
-    writers = {"text": lambda: "\n".join(_lines(diagnosis)) + "\n", "json": lambda: document_json(diagnosis)}
+    writers = {"text": lambda: "\n".join(_lines(diagnosis)) + "\n", "json": lambda: as_json(diagnosis)}
     write_outputs(outputs, writers)
     if problems:
         sys.exit(EXIT_REFUSED)

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import attrs
 import click
-import msgspec
 from tensorhub_cuda.catalog import KERNELS, Kernel, not_claimed, read_source
 from tensorhub_cuda.errors import KernelUnavailable
 from tensorhub_cuda.nvrtc.cache import build_cubin, digest_of
@@ -18,9 +18,9 @@ from tensorhub_cuda.nvrtc.compile import Cubin, architecture_name, kernel_resour
 
 from tensorhub_contracts.commands import EXIT_REFUSED
 from tensorhub_contracts.commands.outputs import Output, chosen_outputs, output_option, write_outputs
-from tensorhub_contracts.documents import document_json
 from tensorhub_contracts.reports.printable import printable
 from tensorhub_contracts.reports.summary import size_in_words
+from tensorhub_decoders.commands.report import as_json
 
 _ARCHITECTURE = re.compile(r"(?:sm_)?(\d{2,3})a?")
 
@@ -37,38 +37,57 @@ class ArchitectureType(click.ParamType[Any]):
         return int(found[1])
 
 
-class KernelList(msgspec.Struct, frozen=True):
+@attrs.frozen
+class KernelList:
     """The kernels of this release."""
 
+    #: The kernels.
     kernels: tuple[Kernel, ...]
 
 
-class BuiltKernel(msgspec.Struct, frozen=True):
-    """One kernel in a cubin that was built; `size` is of the cubin, which kernels of one source share."""
+@attrs.frozen
+class BuiltKernel:
+    """One kernel in a cubin that was built."""
 
+    #: Its name.
     kernel: str
+    #: The exact target, as in sm_90a.
     architecture: str
+    #: The registers that a thread takes.
     registers: int
+    #: The bytes that a thread stores to and loads from local memory because registers do not suffice.
     spill_bytes: int
+    #: The bytes of the cubin, which kernels of one source share.
     size: int
+    #: The digest of the cubin.
     digest: str
+    #: Where the cubin lies.
     file: str
 
 
-class NotBuilt(msgspec.Struct, frozen=True):
-    """A kernel that an architecture does not have, or that NVRTC refused, and why."""
+@attrs.frozen
+class NotBuilt:
+    """A kernel that was not built."""
 
+    #: Its name.
     kernel: str
+    #: The target that it was to be built for.
     architecture: str
+    #: Whether NVRTC refused it; else the architecture does not have it.
     refused: bool
+    #: Why it was not built.
     reason: str
 
 
-class BuildReport(msgspec.Struct, frozen=True):
+@attrs.frozen
+class BuildReport:
     """What a build wrote."""
 
+    #: The folder.
     folder: str
+    #: The kernels in the cubins that were built.
     built: tuple[BuiltKernel, ...]
+    #: The others.
     not_built: tuple[NotBuilt, ...]
 
 
@@ -84,7 +103,7 @@ def list_kernels(outputs: tuple[Output, ...]) -> None:
 
     Exits with 0, and with 2 for wrong usage.
     """
-    writers = {"text": lambda: "\n".join(_kernel_lines()) + "\n", "json": lambda: document_json(KernelList(KERNELS))}
+    writers = {"text": lambda: "\n".join(_kernel_lines()) + "\n", "json": lambda: as_json(KernelList(KERNELS))}
     write_outputs(chosen_outputs(outputs), writers)
 
 
@@ -118,7 +137,7 @@ def build(architectures: tuple[int, ...], output_folder: Path | None, outputs: t
     if folder is None:
         raise click.UsageError(f"{cache_folder().unusable} Or name a folder with --output-folder.")
     report = _build_all(dict.fromkeys(architectures), folder)
-    write_outputs(outputs, {"text": lambda: "\n".join(_build_lines(report)) + "\n", "json": lambda: document_json(report)})
+    write_outputs(outputs, {"text": lambda: "\n".join(_build_lines(report)) + "\n", "json": lambda: as_json(report)})
     without = {each.architecture for each in report.not_built} - {each.architecture for each in report.built}
     if without or any(each.refused for each in report.not_built) or any(each.spill_bytes for each in report.built):
         sys.exit(EXIT_REFUSED)

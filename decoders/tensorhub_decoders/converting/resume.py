@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final, Self
 
+import attrs
 import msgspec
 
 from tensorhub_contracts._version import __version__
@@ -27,18 +28,24 @@ _CHECKPOINT: Final = "checkpoint"
 _WRITTEN_LAST: Final = ("model_index.json", "config.json")
 
 
-class _Finished(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A finished shard: its size in bytes and the SHA-256 of its header."""
+@attrs.frozen
+class _Finished:
+    """A finished shard."""
 
+    #: Its size in bytes.
     size: int
+    #: The SHA-256 of its header.
     header: str
 
 
-class _State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`request` is everything that decides on what is written, by name."""
+@attrs.frozen
+class _State:
+    """What DST.partial is, and how far it is."""
 
+    #: Everything that decides on what is written, by name.
     request: dict[str, str]
-    shards: dict[str, _Finished] = {}
+    #: The shards that are finished, by their paths below DST.
+    shards: dict[str, _Finished] = attrs.field(factory=dict)
 
 
 class UnfinishedOutput:
@@ -143,7 +150,7 @@ class UnfinishedOutput:
     def _is_of(self, request: dict[str, str]) -> bool:
         """Whether the destination is what a run with this request made of this folder, and had no time to say."""
         try:
-            state = msgspec.json.decode((self.folder / _STATE).read_bytes(), type=_State)
+            state = _read_state(self.folder / _STATE)
         except msgspec.MsgspecError:
             return False
         return state.request == request and not self.checkpoint.exists()
@@ -169,7 +176,7 @@ class UnfinishedOutput:
             self.checkpoint.mkdir(exist_ok=True)  # before the state: where there is a state and no such folder, it has become DST
             return self._write(_State(request))
         try:
-            state = msgspec.json.decode(path.read_bytes(), type=_State)
+            state = _read_state(path)
         except msgspec.MsgspecError as error:
             raise Refusal(
                 [Violation(code="partial-foreign", object=str(path), expected="the state of a conversion", found=str(error), remedy=remedy)]
@@ -191,9 +198,18 @@ class UnfinishedOutput:
         return state
 
     def _write(self, state: _State) -> _State:
-        write_whole(self.folder / _STATE, msgspec.json.format(msgspec.json.encode(state), indent=2) + b"\n")
+        write_whole(self.folder / _STATE, msgspec.json.format(msgspec.json.encode(attrs.asdict(state)), indent=2) + b"\n")
         self._state = state
         return state
+
+
+def _read_state(path: Path) -> _State:
+    """Return what a state file says; raises msgspec's error for anything else, unknown keys included."""
+    content = msgspec.json.decode(path.read_bytes())
+    state = msgspec.convert(content, _State)
+    if attrs.asdict(state) != {"shards": {}, **content}:
+        raise msgspec.ValidationError("keys that no conversion writes")
+    return state
 
 
 def _removal(path: Path) -> tuple[bool, int, int]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, Self
 
-import msgspec
+import attrs
 
 from tensorhub_contracts.checkpoints.geometry import BITS, byte_length
 
@@ -16,11 +16,15 @@ from tensorhub_contracts.checkpoints.geometry import BITS, byte_length
 _PIECE: Final = 8 << 20
 
 
-class WrittenTensor(msgspec.Struct, frozen=True):
-    """A tensor that is to be written: its name, dtype and shape in elements."""
+@attrs.frozen
+class WrittenTensor:
+    """A tensor that is to be written."""
 
+    #: Its name.
     name: str
+    #: Its dtype, as the safetensors format calls it.
     dtype: str
+    #: Its shape in elements.
     shape: tuple[int, ...]
 
     @property
@@ -32,11 +36,15 @@ class WrittenTensor(msgspec.Struct, frozen=True):
         return size
 
 
-class FilePlan(msgspec.Struct, frozen=True):
-    """The layout of a file: its header as it will lie there, where each tensor begins in the file, and its size in bytes."""
+@attrs.frozen
+class FilePlan:
+    """The layout of a file."""
 
+    #: Its header as it will lie there.
     header: bytes
+    #: Where each tensor begins in the file, by its name.
     places: Mapping[str, int]
+    #: Its size in bytes.
     size: int
 
     @property

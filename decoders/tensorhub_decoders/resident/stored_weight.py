@@ -70,7 +70,7 @@ class StoredWeight:
 
 
 class BlockStoredWeight(StoredWeight):
-    """`hf.fp8-blockwise@1`: one scale for each 128 x 128 block, counted from `first_row` of the unit.
+    """One scale for each 128 x 128 block, counted from `first_row` of the unit.
 
     A slice of a unit's rows comes with the unit's whole scale grid and says with `first_row` where it begins.
     """
@@ -113,7 +113,7 @@ class MappedBlockWeight(StoredWeight):
 
 
 class RowStoredWeight(StoredWeight):
-    """`cozy.fp8-rowwise@1`: one scale for each row."""
+    """One scale for each row."""
 
     scale_name = "weight_scale"
     grid = "row"

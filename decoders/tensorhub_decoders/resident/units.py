@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 
 import torch
@@ -14,7 +14,7 @@ from tensorhub_decoders.devices import usable_device
 from tensorhub_decoders.resident.compute_paths import compute_paths
 from tensorhub_decoders.resident.experts import StackedExperts
 from tensorhub_decoders.resident.linear import ResidentLinear
-from tensorhub_decoders.resident.stored_weight import StoredWeight, value_faults
+from tensorhub_decoders.resident.stored_weight import value_faults
 from tensorhub_decoders.upcast.streaming import read_tensors
 
 _REMEDY = "Take the checkpoint from where it was made, or load it with resident=False, which keeps what the contract's formula gives."
@@ -23,7 +23,6 @@ _REMEDY = "Take the checkpoint from where it was made, or load it with resident=
 def resident_units(
     inspection: Inspection,
     linear: type[ResidentLinear],
-    stored: Callable[[torch.Tensor, torch.Tensor], StoredWeight],
     *,
     lane: str,
     dtype: str,
@@ -31,7 +30,7 @@ def resident_units(
 ) -> Iterator[DecodedTensor]:
     """Yield every unit as a module that computes with the stored bytes, and every other tensor as it is stored.
 
-    A unit of two dimensions becomes a `linear` without a bias, one of three a `StackedExperts` of what `stored` makes of it.
+    A unit of two dimensions becomes a `linear` without a bias, one of three a `StackedExperts`; both hold its `stored_type`.
     `dtype` is that of the activations, which the lane has to have (`lane-dtype`), `device` where everything goes. Before
     anything is read, raises `Refusal` (`kernel-unavailable`) with every unit that no kernel computes with there; when all
     tensors are read, (`payload-values`) with every unit whose codes or scales no resident lane computes with, and how many
@@ -55,7 +54,7 @@ def resident_units(
             ]
             if faults:
                 continue
-            unit = stored(each.tensor, scale).to(place)
+            unit = linear.stored_type(each.tensor, scale).to(place)
             if each.tensor.dim() == 2:
                 module: torch.nn.Module = linear.from_stored(unit, bits)
             else:

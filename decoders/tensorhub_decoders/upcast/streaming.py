@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
@@ -17,6 +17,7 @@ import attrs
 import torch
 
 from tensorhub_contracts import DecodedTensor, Inspection
+from tensorhub_decoders.decoding import lane_dtype, on_device
 from tensorhub_decoders.reading import TensorReader, stored_names, torch_dtype
 from tensorhub_decoders.upcast.buffers import Arenas, padded, scratch
 from tensorhub_decoders.upcast.cutting import strips
@@ -109,6 +110,18 @@ def stream(inspection: Inspection, decoding: UnitDecoding, *, workers: int | Non
     return _in_threads(inspection, output, fill, workers)
 
 
+def upcast_units(
+    inspection: Inspection, convert: Convert, *, lane: str, dtype: str, device: str, stacked: bool = False
+) -> Iterator[DecodedTensor]:
+    """Yield every tensor of a checkpoint but the sidecars of units, on a device: units upcast strip by strip, the others as stored.
+
+    `lane`, `dtype` and `device` are a decoder's. Raises `Refusal` at once for a dtype that the lane does not have
+    (`lane-dtype`) and a device that is not there (`load-unsupported`).
+    """
+    decoding = UnitDecoding(inspection.unit_tensors, convert, lane_dtype(lane, dtype), "cpu.upcast", stacked)
+    return on_device(stream(inspection, decoding), device)
+
+
 def _in_threads(
     inspection: Inspection,
     output: Callable[[TensorReader, str], _Output],
@@ -153,9 +166,7 @@ def _sidecars(reader: TensorReader, name: str, roles: Mapping[str, str]) -> dict
     return {role: reader.read(tensor) for role, tensor in roles.items() if tensor != name}
 
 
-def _decode(
-    reader: TensorReader, name: str, decoding: UnitDecoding, sidecars: Mapping[str, torch.Tensor], out: torch.Tensor
-) -> None:
+def _decode(reader: TensorReader, name: str, decoding: UnitDecoding, sidecars: Mapping[str, torch.Tensor], out: torch.Tensor) -> None:
     """Fill the memory of one unit, strip by strip."""
     stored_dtype = torch_dtype(reader.entry(name).dtype)
     matrices = out if decoding.stacked and out.dim() == 3 else out.reshape(1, -1 if out.dim() < 2 else out.shape[0], _columns(out))
