@@ -30,7 +30,9 @@ def require_reference(unit: str, reference: str, stored: Mapping[str, torch.Tens
     """
     compared: Iterable[Compared] = REFERENCE_DEQUANTS[reference](stored, decoded)
     if not all(_same(found, expected) for found, expected in compared):
-        raise FaultError([f"{unit}: the decoded weight is not what the reference dequant {reference} gives; nothing of it was written"])
+        raise FaultError(
+            [f"{unit}: the decoded weight is not what the reference dequant of its contract gives ({reference}); nothing of it was written"]
+        )
 
 
 def require_numbers(decoded: torch.Tensor, *, allow_nan: bool) -> None:
