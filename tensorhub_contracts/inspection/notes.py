@@ -59,10 +59,16 @@ def notes(candidates: Candidates, contract: Contract, exclusions: ExclusionRepor
         yield from _expert_gaps(name for names in groups.quantized.values() for name in names)
         yield from _declared_layers(candidates)
     for source in checkpoint.declarations:
-        if contract.handle == "hf.fp8-blockwise@1" and source.content.get("scale_fmt") == "ue8m0":
+        if source.content.get("scale_fmt") == "ue8m0" and _has_wide_scales(contract):
             yield f"{source.where}: scale_fmt ue8m0 is declared; that the stored scales are powers of two is not shown by headers"
     if (dtypes := sorted(set(_scale_dtypes(candidates, contract)))) and len(dtypes) > 1:
         yield f"scale grids of several dtypes, each expanded exactly to F32: {', '.join(dtypes)}"
+
+
+def _has_wide_scales(contract: Contract) -> bool:
+    """Whether a contract stores the scale of a block as a number, which need not be a power of two."""
+    dtypes = {dtype for form in contract.form for role, tensor in form.tensors.items() if role == "scale" for dtype in tensor.dtypes}
+    return contract.block is not None and "F8_E8M0" not in dtypes
 
 
 def _scale_dtypes(candidates: Candidates, contract: Contract) -> Iterator[str]:
