@@ -14,7 +14,7 @@ import pytest
 import tensorhub_decoders.resident.stored_weight as module
 import tensorhub_decoders.upcast.cutting as cutting
 import torch
-from tensorhub_decoders.resident.operand import ResidentOperand, project
+from tensorhub_decoders.resident.multiply import ResidentOperand, project
 from tensorhub_decoders.resident.stored_weight import BlockStoredWeight, RowStoredWeight, StoredWeight
 from torch.nn import functional
 
@@ -315,7 +315,7 @@ def test_no_more_than_a_strip_is_upcast_at_a_time(monkeypatch: pytest.MonkeyPatc
 
 NESTED = """
 import torch
-from tensorhub_decoders.resident.operand import project
+from tensorhub_decoders.resident.multiply import project
 from tensorhub_decoders.resident.stored_weight import BlockStoredWeight
 torch.set_num_threads(2)
 codes = torch.zeros(2048, 2048, dtype=torch.uint8).view(torch.float8_e4m3fn)

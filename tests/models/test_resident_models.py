@@ -23,7 +23,7 @@ from safetensors.torch import load_file, save_file
 from tensorhub_decoders.hf_fp8_blockwise import load_hf_fp8_blockwise
 from tensorhub_decoders.resident.experts import ResidentExperts
 from tensorhub_decoders.resident.linear import ResidentLinear, ResidentModule
-from tensorhub_decoders.resident.operand import ResidentOperand
+from tensorhub_decoders.resident.multiply import ResidentOperand
 from tensorhub_decoders.resident.stored_weight import StoredWeight
 from tensorhub_decoders.transformers_models.loading import ModelReport, load_model
 from tensorhub_decoders.upcast import strips as upcast_strips

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 import torch
 
-from tensorhub_decoders.resident.operand import ACTIVATIONS, ResidentOperand, project
+from tensorhub_decoders.resident.multiply import ACTIVATIONS, ResidentOperand, project
 from tensorhub_decoders.resident.stored_weight import BlockStoredWeight, RowStoredWeight, StoredWeight, require_values
 
 
