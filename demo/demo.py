@@ -104,8 +104,8 @@ def produce_and_ask() -> list[str]:
     kept = ("--skip", "model.embed_tokens.weight", "--skip", "lm_head.weight")
     satisfied = ("satisfies", artifact, "--image", lanes, "--accept", "hf.fp8-blockwise@1")
     questions = (
-        (("produce", unquantized, block, "--contract", "hf.fp8-blockwise@1", *kept), 0),
-        (("produce", unquantized, rows, "--contract", "cozy.fp8-rowwise@1", *kept), 0),
+        (("produce", unquantized, block, "--to", "hf.fp8-blockwise@1", *kept), 0),
+        (("produce", unquantized, rows, "--to", "cozy.fp8-rowwise@1", *kept), 0),
         (("artifact", block, "--output", f"json={artifact}"), 0),
         (("lanes", "--output", f"json={lanes}"), 0),
         (satisfied, 0),

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tensorhub_contracts.hub.satisfies import satisfies as satisfies
     from tensorhub_contracts.hub.verdict import Verdict as Verdict
     from tensorhub_contracts.inspection.inspector import inspect as inspect
+    from tensorhub_contracts.inspection.inspector import inspect_planned as inspect_planned
     from tensorhub_contracts.inspection.result import Inspection as Inspection
     from tensorhub_contracts.inspection.result import Unit as Unit
     from tensorhub_contracts.lanes.derive import derive_execution_lanes as derive_execution_lanes
@@ -77,6 +78,7 @@ _HOMES = {
     "hookimpl": "plugins.hookspecs",
     "implements_contract": "plugins.declaring",
     "inspect": "inspection.inspector",
+    "inspect_planned": "inspection.inspector",
     "installed_plugins": "plugins.host",
     "installed_registry": "plugins.installed",
     "load": "loading",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from inspect import signature
 from pathlib import Path
 from typing import Any, Final
@@ -16,8 +16,8 @@ from tensorhub_contracts.hub.verdict import ComponentVerdict, RejectedLane
 from tensorhub_contracts.inspection.inspector import inspect
 from tensorhub_contracts.inspection.result import Inspection
 from tensorhub_contracts.lanes.derive import derive_execution_lanes
+from tensorhub_contracts.plugins.declaring import DecodedTensor
 from tensorhub_contracts.plugins.host import installed_plugins
-from tensorhub_contracts.plugins.loader import RegisteredDecoder
 
 
 @attrs.frozen
@@ -125,15 +125,27 @@ def _load_in(lane: str | None, inspection: Inspection, asked: _Asked, unsupporte
     """Load in one lane, or in the best one."""
     demand = Demand(lanes={} if lane is None else {EVERY_COMPONENT: lane}, sm=asked.sm)
     (verdict,) = satisfies(inspection, derive_execution_lanes(), demand).components
-    function = _claim(verdict).function
-    words = _understood(function, verdict, resident=asked.resident, device=asked.device)
     weights: dict[str, Any] = {}
     computed: dict[str, list[str]] = {}
-    for name, tensor, compute_path in function(inspection, lane=verdict.lane, dtype=asked.dtype, **words):
+    for name, tensor, compute_path in run_decoder(inspection, verdict, dtype=asked.dtype, resident=asked.resident, device=asked.device):
         weights[name] = tensor
         for path in _paths(compute_path):
             computed.setdefault(path, []).append(name)
     return LoadedWeights(weights, _report(inspection, verdict, weights, computed, asked, unsupported))
+
+
+def run_decoder(
+    inspection: Inspection, verdict: ComponentVerdict, *, dtype: str, resident: bool = False, device: str = "cpu"
+) -> Iterable[DecodedTensor]:
+    """Call the registered decoder that a verdict names, and return what it yields: `DecodedTensor` or plain tuples of the three.
+
+    `inspection` is that of the checkpoint that the verdict is on, or of a part of it (`part_of`). Raises `Refusal`
+    (`load-unsupported`) if the decoder does not take `resident` or `device` and is asked to.
+    """
+    function = installed_plugins().decoder(verdict.decoder, verdict.contract).function
+    words = _understood(function, verdict, resident=resident, device=device)
+    decoded: Iterable[DecodedTensor] = function(inspection, lane=verdict.lane, dtype=dtype, **words)
+    return decoded
 
 
 def _paths(compute_path: str | tuple[str, ...]) -> Iterator[str]:
@@ -166,16 +178,6 @@ def _understood(function: Callable[..., Any], verdict: ComponentVerdict, *, resi
     if violations:
         raise Refusal(violations, nearest=verdict.contract)
     return {name: value for name, value in (("resident", resident), ("device", device)) if name in parameters}
-
-
-def _claim(verdict: ComponentVerdict) -> RegisteredDecoder:
-    """Return the claim that a verdict names; the plugins are those that the lanes were derived from."""
-    return next(
-        registered
-        for plugin in installed_plugins().loaded
-        for registered in plugin.decoders
-        if (registered.name, registered.declaration.contract) == (verdict.decoder, verdict.contract)
-    )
 
 
 def _report(

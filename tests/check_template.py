@@ -78,6 +78,8 @@ def check_installed(environment: Environment) -> None:
     expect("inspection", inspection["contract"]["handle"], CONTRACT)
     (refused,) = environment.json("inspect", wrong, code=1)["inspections"]
     expect("refused inspection", {each["object"] for each in refused["violations"]}, {"proj.weight_scale"})
+    decoded = environment.json("decode", sound, environment.folder / "decoded", "--to", "plain.bf16@1")
+    expect("decoded", (decoded["contract"], decoded["decoded"]), ("plain.bf16@1", ["proj.weight"]))
     environment.tensorhub("lanes", "--output", "json=lanes.json")
     environment.tensorhub("artifact", sound, "--output", "json=artifact.json")
     verdict = environment.json("satisfies", "artifact.json", "--image", "lanes.json", "--accept", CONTRACT)

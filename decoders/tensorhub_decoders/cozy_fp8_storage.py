@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorhub_contracts import DecodedTensor, Inspection, hookimpl, implements_contract
-from tensorhub_decoders.decoding import lane_dtype, on_device, require_contract
+from tensorhub_decoders.decoding import require_contract
 
 if TYPE_CHECKING:
     import torch
@@ -24,17 +24,17 @@ TENSORHUB_PLUGIN_API: Final = 1
 def decode_cozy_fp8_storage(inspection: Inspection, *, lane: str, dtype: str, device: str = "cpu") -> Iterator[DecodedTensor]:
     """Yield every tensor of a proved checkpoint by its name: weights upcast to `dtype`, the rest as it is stored.
 
-    Upcast weights are what `reference_dequants.dequantize_unscaled` gives, bit for bit. Raises `Refusal` for another
+    Upcast weights are what `upcast.reference.dequantize_unscaled` gives, bit for bit. Raises `Refusal` for another
     contract (`contract-mismatch`) and for a dtype that the lane does not have (`lane-dtype`).
     """
-    from tensorhub_decoders.upcast.streaming import Strip, UnitDecoding, stream
+    from tensorhub_decoders.upcast.streaming import Strip, upcast_units
     from tensorhub_decoders.upcast.strips import upcast_unscaled
 
     def convert(strip: Strip, sidecars: Mapping[str, torch.Tensor]) -> None:
         upcast_unscaled(strip.stored, strip.out)
 
     require_contract(inspection, "cozy.fp8-storage@1")
-    return on_device(stream(inspection, UnitDecoding(inspection.unit_tensors, convert, lane_dtype(lane, dtype), "cpu.upcast")), device)
+    return upcast_units(inspection, convert, lane=lane, dtype=dtype, device=device)
 
 
 @hookimpl

@@ -90,6 +90,12 @@ def require_resident(decoder: str, resident: bool) -> None:
         )
 
 
+def upcasts(lane: str, dtype: str) -> bool:
+    """Whether a lane computes with weights that are upcast to a dtype, named as the safetensors format does."""
+    bits = parse_lane(lane).activation_bits
+    return bits > 8 and dtype in _DTYPES.get(bits, ())
+
+
 def lane_dtype(lane: str, dtype: str) -> torch.dtype:
     """Return torch's name for what decoded weights become in a lane; raises `Refusal` (`lane-dtype`) if it does not have it."""
     names = _DTYPES[parse_lane(lane).activation_bits]

@@ -87,6 +87,12 @@ def read_declarations(folder: Path) -> tuple[tuple[DeclarationSource, ...], dict
     return tuple(sources), contents.get("config.json", {}), size
 
 
+def declared_in(config: Mapping[str, Any]) -> tuple[DeclarationSource, ...]:
+    """Return what the content of a `config.json` declares; what is no object declares nothing here."""
+    places = ((f"{name}: {'.'.join(steps)}", kind, _step(config, steps)) for name, steps, kind in _PLACES if name == "config.json")
+    return tuple(DeclarationSource(where, kind, declared) for where, kind, declared in places if isinstance(declared, dict))
+
+
 def _step(content: Any, steps: tuple[str, ...]) -> Any:
     for step in steps:
         if not isinstance(content, dict):

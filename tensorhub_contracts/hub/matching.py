@@ -70,9 +70,8 @@ def _conversion(record: ComponentRecord, accepted: Iterable[str]) -> str:
         for handle in accepted:
             if record.contract in edge.source and handle in edge.to:
                 if edge.kind == "producible":
-                    return f" {handle} can be produced of it, with loss: `tensorhub produce SRC DST --contract {handle}{component}`."
-                dtype = handle.partition(".")[2].partition("@")[0]
-                return f" {handle} can be made of it: `tensorhub decode SRC DST --dtype {dtype}{component}`."
+                    return f" {handle} can be produced of it, with loss: `tensorhub produce SRC DST --to {handle}{component}`."
+                return f" {handle} can be made of it: `tensorhub decode SRC DST --to {handle}{component}`."
     return ""
 
 

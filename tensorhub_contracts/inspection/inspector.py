@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from tensorhub_contracts.checkpoints.header import Source
+from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
+from tensorhub_contracts.checkpoints.config_files import declared_in
+from tensorhub_contracts.checkpoints.header import Header, Source
 from tensorhub_contracts.checkpoints.read import Progress, read_checkpoint
 from tensorhub_contracts.errors import Refusal
 from tensorhub_contracts.inspection.grouping import Grouping, group_tensors
@@ -46,6 +50,44 @@ def inspect(
     finally:
         if collecting:
             gc.enable()
+
+
+def inspect_planned(
+    headers: Mapping[str, Header],
+    config: Mapping[str, Any],
+    *,
+    path: str,
+    component: str = "",
+    index_name: str = "",
+    registry: Registry | None = None,
+) -> Inspection:
+    """Find out which contract files would be in that are not written yet, as `inspect` judges them when they are.
+
+    `headers` maps the name of each shard to its header (`parse_header`), `config` is the content of `config.json`, the only
+    file that can declare something here; `path`, `component` and `index_name` are what the result calls them. Raises
+    ValueError for a tensor that stands in two headers.
+    """
+    registry = registry or installed_registry()
+    shard_of: dict[str, str] = {}
+    for shard, header in headers.items():
+        twice = sorted(shard_of.keys() & header.tensors.keys())
+        if twice:
+            raise ValueError(f"{', '.join(twice)}: in {shard_of[twice[0]]} and in {shard}")
+        shard_of.update(dict.fromkeys(header.tensors, shard))
+    checkpoint = Checkpoint(
+        path=path,
+        component=component,
+        headers=headers,
+        shard_of=shard_of,
+        declarations=declared_in(config),
+        config=config,
+        index_name=index_name,
+        extra_files=(),
+        held_twice={},
+        bytes_read=0,
+    )
+    groups = group_tensors(checkpoint.tensors, registry.sidecar_names)
+    return identify(checkpoint, registry, groups, None)
 
 
 def refused(source: Source | Path, component: str, refusal: Refusal, *, nearest: str | None = None) -> Inspection:

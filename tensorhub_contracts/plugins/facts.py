@@ -81,6 +81,14 @@ class Plugins:
         """The plugins that are in use."""
         return tuple(plugin for plugin in self.plugins if plugin.state == "loaded")
 
+    def decoder(self, name: str, contract: str) -> RegisteredDecoder:
+        """Return the decoder with a name, `module:qualname`, that a plugin in use registered for a contract; KeyError for none."""
+        for plugin in self.loaded:
+            for registered in plugin.decoders:
+                if (registered.name, registered.declaration.contract) == (name, contract):
+                    return registered
+        raise KeyError(f"{name} for {contract}")
+
     @property
     def faulty(self) -> tuple[Plugin, ...]:
         """The plugins that are broken or in conflict. A blocked one is neither."""

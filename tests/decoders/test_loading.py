@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tensorhub_decoders.upcast.cutting as cutting
 import tensorhub_decoders.upcast.strips as upcast_strips
 import torch
 from safetensors.torch import load_file, save_file
@@ -163,7 +164,7 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_byte_is_written(workers: int, strip: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = sample(tmp_path, BLOCKWISE)
     expected = load(folder, dtype="BF16", resident=False).weights
-    monkeypatch.setattr(upcast_strips, "STRIP_ELEMENTS", strip)
+    monkeypatch.setattr(cutting, "STRIP_ELEMENTS", strip)
     monkeypatch.setattr(streaming.os, "sched_getaffinity", lambda _: range(workers))
     monkeypatch.setattr(arenas, "ARENA_BYTES", 100_000)
     decoded = list(decode_hf_fp8_blockwise(inspect(folder), lane="fp8-w8a16+eager", dtype="BF16"))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import tensorhub_decoders.resident.cpu_linear as resident_projection
+import tensorhub_decoders.upcast.cutting as cutting
 import torch
 from tensorhub_decoders.resident.linear import BlockFp8Linear, ResidentLinear, RowFp8Linear
 from tensorhub_decoders.upcast.reference import dequantize_block_scaled, dequantize_row_scaled
@@ -61,11 +61,11 @@ def test_in_one_strip_it_is_bitwise_the_dense_projection(
 @pytest.mark.parametrize("make", [block, row])
 def test_in_many_strips_it_is_the_dense_projection(make: Callable[..., ResidentLinear], monkeypatch: pytest.MonkeyPatch) -> None:
     """Against float64: every strip lands on its rows, and a strip that used other scales would be far off."""
-    monkeypatch.setattr(resident_projection, "STRIP_ELEMENTS", 20_000)
+    monkeypatch.setattr(cutting, "STRIP_ELEMENTS", 20_000)
     module = make(576, 300, 32)
     x = torch.randn(4, 300)
     exact = x.double() @ meant(module, torch.float32).double().t()
-    assert len(list(resident_projection.row_strips(576, 300))) > 4
+    assert len(list(cutting.strips(576, 300, least=cutting.BLOCK, join_rest=True))) > 4
     assert float((module(x).double() - exact).abs().max() / exact.abs().max()) < 1e-6
     other = make(576, 300, 32)
     other.stored.scale = other.scale.flip(0)

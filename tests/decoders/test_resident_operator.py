@@ -10,7 +10,7 @@ from tensorhub_cuda.catalog import kernel
 from tensorhub_cuda.errors import KernelArgumentError
 from tensorhub_cuda.launch.operator import block_fp8_linear
 from tensorhub_decoders.resident.linear import BlockFp8Linear, RowFp8Linear
-from tensorhub_decoders.resident.operator import block_fp8_linear_cpu
+from tensorhub_decoders.resident.multiply import block_fp8_linear_cpu
 
 from tests.kernels.emulator.emulator import grid_of, product_emulator
 

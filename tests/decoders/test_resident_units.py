@@ -138,7 +138,7 @@ def test_a_plugin_that_knows_neither_residency_nor_devices_is_refused_by_name(tm
 def test_what_produce_writes_loads_resident(contract: str, tmp_path: Path) -> None:
     """Every matrix and every stack, of odd shapes: the bytes of the file, and the numbers of the upcast weight."""
     dense = save(tmp_path / "dense", small_model(), config={})
-    quantized = done("produce", dense, tmp_path / "made", "--contract", contract)["quantized"]
+    quantized = done("produce", dense, tmp_path / "made", "--to", contract)["quantized"]
     stored = {name: tensor for path in sorted((tmp_path / "made").glob("*.safetensors")) for name, tensor in load_file(path).items()}
     loaded = load(tmp_path / "made", dtype="BF16", resident=True)
     upcast = load(tmp_path / "made", dtype="BF16", resident=False)

@@ -11,11 +11,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-import tensorhub_decoders.resident.cpu_linear as projection
 import tensorhub_decoders.resident.stored_weight as module
+import tensorhub_decoders.upcast.cutting as cutting
 import torch
-from tensorhub_decoders.resident.cpu_linear import row_strips
-from tensorhub_decoders.resident.operand import ResidentOperand, project
+from tensorhub_decoders.resident.multiply import ResidentOperand, project
 from tensorhub_decoders.resident.stored_weight import BlockStoredWeight, RowStoredWeight, StoredWeight
 from torch.nn import functional
 
@@ -160,12 +159,12 @@ def test_a_unit_on_its_device_is_itself() -> None:
 @pytest.mark.parametrize("rows", [1, 127, 128, 129, 576, 5000])
 @pytest.mark.parametrize("columns", [1, 128, 7168, 18_432])
 def test_strips_are_whole_block_rows_and_cover_every_row_once(rows: int, columns: int) -> None:
-    strips = list(row_strips(rows, columns))
+    strips = list(cutting.strips(rows, columns, least=cutting.BLOCK, join_rest=True))
     assert [row for begin, end in strips for row in range(begin, end)] == list(range(rows))
     assert all(begin % 128 == 0 for begin, _ in strips)
     heights = {end - begin for begin, end in strips[:-1]}
     assert len(heights) <= 1
-    assert all((end - begin) * columns <= max(projection.STRIP_ELEMENTS, 128 * columns) for begin, end in strips)
+    assert all((end - begin) * columns <= max(cutting.STRIP_ELEMENTS, 128 * columns) for begin, end in strips)
 
 
 # ------------------------------------------------------------ products
@@ -210,10 +209,10 @@ def one_thread() -> Iterator[None]:
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("parts", PARTS)
 def test_strips_that_begin_and_end_in_other_parts_land_on_their_rows(parts: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(projection, "STRIP_ELEMENTS", 20_000)
+    monkeypatch.setattr(cutting, "STRIP_ELEMENTS", 20_000)
     units = PARTS[parts]()
     dense = torch.cat([meant(unit, torch.float32) for unit in units])
-    assert len(list(row_strips(*dense.shape))) > 1
+    assert len(list(cutting.strips(*dense.shape, least=cutting.BLOCK, join_rest=True))) > 1
     x, bias = torch.randn(4, dense.shape[1]), torch.randn(dense.shape[0])
     exact = x.double() @ dense.double().t() + bias.double()
     scale = float((x.double().abs() @ dense.double().abs().t()).max())
@@ -311,12 +310,12 @@ def test_no_more_than_a_strip_is_upcast_at_a_time(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(module, "upcast_block_scaled", counted)
     project(torch.randn(1, 2048), [block(1500, 2048)], None, 32)
     assert sorted(rows) == [476, 512, 512]
-    assert max(rows) * 2048 <= projection.STRIP_ELEMENTS
+    assert max(rows) * 2048 <= cutting.STRIP_ELEMENTS
 
 
 NESTED = """
 import torch
-from tensorhub_decoders.resident.operand import project
+from tensorhub_decoders.resident.multiply import project
 from tensorhub_decoders.resident.stored_weight import BlockStoredWeight
 torch.set_num_threads(2)
 codes = torch.zeros(2048, 2048, dtype=torch.uint8).view(torch.float8_e4m3fn)

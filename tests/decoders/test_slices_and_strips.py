@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 
 import pytest
-import tensorhub_decoders.upcast.strips as module
+import tensorhub_decoders.upcast.cutting as module
 import torch
-from tensorhub_decoders.upcast.strips import require_grid, strips, upcast_block_scaled
+from tensorhub_decoders.upcast.cutting import strips
+from tensorhub_decoders.upcast.strips import require_grid, upcast_block_scaled
 
 
 def codes(*shape: int) -> torch.Tensor:

@@ -12,7 +12,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-import tensorhub_decoders.upcast.strips as module
+import tensorhub_decoders.upcast.cutting as cutting
 import torch
 from tensorhub_decoders.upcast.reference import dequantize_block_scaled, dequantize_row_scaled, dequantize_unscaled
 from tensorhub_decoders.upcast.strips import upcast_block_scaled, upcast_row_scaled, upcast_unscaled
@@ -73,7 +73,7 @@ def assert_same(found: torch.Tensor, expected: torch.Tensor | np.ndarray[Any, An
 
 @pytest.fixture(params=[1 << 20, 4000, 300], ids=lambda elements: f"strips-{elements}")
 def strips(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(module, "STRIP_ELEMENTS", request.param)
+    monkeypatch.setattr(cutting, "STRIP_ELEMENTS", request.param)
     return request.param
 
 

@@ -305,7 +305,7 @@ def test_what_torch_says_of_the_operator_can_be_asked() -> None:
 
     It rounds code times scale to BF16, which the judge tells from w8a16, once compiled and eager calls were the same.
     """
-    import tensorhub_decoders.resident.operator  # noqa: F401  registers the operator's CPU implementation
+    import tensorhub_decoders.resident.multiply  # noqa: F401  registers the operator's CPU implementation
 
     case = next(case for case in read_cases(read_manifest(), FOLDER) if case.name == "tails/w8a16")
     machine = Machine(torch.device("cpu"), 0, 90)

@@ -16,15 +16,16 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 import pytest
-import tensorhub_decoders.resident.cpu_linear as resident_projection
 import tensorhub_decoders.resident.stored_weight as resident_weight
+import tensorhub_decoders.upcast.cutting as cutting
 import torch
 from safetensors.torch import load_file, save_file
+from tensorhub_decoders.hf_fp8_blockwise import load_hf_fp8_blockwise
 from tensorhub_decoders.resident.experts import ResidentExperts
 from tensorhub_decoders.resident.linear import ResidentLinear, ResidentModule
-from tensorhub_decoders.resident.operand import ResidentOperand
+from tensorhub_decoders.resident.multiply import ResidentOperand
 from tensorhub_decoders.resident.stored_weight import StoredWeight
-from tensorhub_decoders.transformers_models.loading import ModelReport, load_hf_fp8_blockwise, load_model
+from tensorhub_decoders.transformers_models.loading import ModelReport, load_model
 from tensorhub_decoders.upcast import strips as upcast_strips
 from transformers import AutoModelForCausalLM, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
@@ -110,7 +111,7 @@ def produced(folder: Path, contract: str) -> Path:
     with tempfile.TemporaryDirectory() as dense:
         tiny_models.dense_llama(Path(dense))
         folder.rmdir()
-        done("produce", dense, folder, "--contract", contract, "--skip", "*embed_tokens*")
+        done("produce", dense, folder, "--to", contract, "--skip", "*embed_tokens*")
     return folder
 
 
@@ -260,7 +261,7 @@ def test_logits_are_bitwise_those_of_the_dense_model(case: Case, expected: torch
 def test_in_many_strips_logits_are_close(case: Case, expected: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     """How many rows are multiplied at once changes the order of sums, and nothing else."""
     one = expected.double()
-    monkeypatch.setattr(resident_projection, "STRIP_ELEMENTS", 1)
+    monkeypatch.setattr(cutting, "STRIP_ELEMENTS", 1)
     many = logits(case.model).double()
     error = float((many - one).norm() / one.norm())
     assert error < {"BF16": 3e-2, "F16": 4e-3, "F32": 1e-5}[case.dtype]
@@ -666,7 +667,7 @@ def test_a_unit_that_lands_in_a_buffer_is_refused_by_name(folders: Callable[[str
 
 def test_a_tree_that_was_produced_with_its_embedding_is_refused_by_name(tmp_path: Path) -> None:
     """`tensorhub produce` without `--skip` quantizes every matrix."""
-    done("produce", tiny_models.dense_llama(tmp_path / "dense"), tmp_path / "made", "--contract", ROWWISE)
+    done("produce", tiny_models.dense_llama(tmp_path / "dense"), tmp_path / "made", "--to", ROWWISE)
     refusal = refused(tmp_path / "made")
     assert [(each.code, each.object) for each in refusal.violations] == [("resident-placement", "model.embed_tokens.weight")]
 

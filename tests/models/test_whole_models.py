@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tensorhub_decoders.transformers_models.loading import ModelReport, load_hf_fp8_blockwise, load_model
+from tensorhub_decoders.hf_fp8_blockwise import load_hf_fp8_blockwise
+from tensorhub_decoders.transformers_models.loading import ModelReport, load_model
 from tensorhub_decoders.upcast.reference import dequantize_block_scaled
 from transformers import AutoConfig, AutoModelForCausalLM, Qwen3ForCausalLM
 

@@ -20,7 +20,7 @@ SLACK = 32_000_000
 _MEASURE = """
 import json, os, pathlib, sys
 import torch
-from tensorhub_decoders.converting import convert, dequantize, fp8_quantization
+from tensorhub_decoders.converting import convert, decoded_values, fp8_quantization
 from tensorhub_contracts.commands import tensorhub
 
 def memory(what):  # not ru_maxrss, which a process inherits from the one that started it
@@ -47,21 +47,21 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
     folder = tmp_path_factory.mktemp("memory")
     save(folder / "small", {"a.weight": noise(256, 1024), "b": noise(9)}, config={})
     save(folder / "large", {f"{number}.weight": noise(2048, 4096) for number in range(COUNT)}, config={})
-    done("produce", folder / "large", folder / "fp8", "--contract", BLOCKWISE)
+    done("produce", folder / "large", folder / "fp8", "--to", BLOCKWISE)
     save(folder / "pipeline" / "small", {"a.weight": noise(256, 1024), "b": noise(9)}, config={})
     (folder / "large").rename(folder / "pipeline" / "large")
     (folder / "large").symlink_to(folder / "pipeline" / "large")
     (folder / "pipeline" / "model_index.json").write_text(json.dumps({key: ["diffusers", "Model"] for key in ("small", "large")}))
     large, fp8 = str(folder / "large"), str(folder / "fp8")
     runs = {
-        **{contract: ["produce", large, f"{folder}/{contract}", "--contract", contract] for contract in CONTRACTS},
-        "copy": ["produce", large, f"{folder}/copied", "--contract", BLOCKWISE, "--only", "0.weight"],
-        "decode": ["decode", fp8, f"{folder}/dense", "--dtype", "f32"],
-        "component": ["produce", f"{folder}/pipeline", f"{folder}/other", "--contract", BLOCKWISE, "--component", "small"],
+        **{contract: ["produce", large, f"{folder}/{contract}", "--to", contract] for contract in CONTRACTS},
+        "copy": ["produce", large, f"{folder}/copied", "--to", BLOCKWISE, "--only", "0.weight"],
+        "decode": ["decode", fp8, f"{folder}/dense", "--to", "plain.f32@1"],
+        "component": ["produce", f"{folder}/pipeline", f"{folder}/other", "--to", BLOCKWISE, "--component", "small"],
     }
     small = [
-        ["produce", f"{folder}/small", f"{folder}/NAME-a", "--contract", BLOCKWISE],
-        ["decode", f"{folder}/NAME-a", f"{folder}/NAME-b", "--dtype", "f32"],
+        ["produce", f"{folder}/small", f"{folder}/NAME-a", "--to", BLOCKWISE],
+        ["decode", f"{folder}/NAME-a", f"{folder}/NAME-b", "--to", "plain.f32@1"],
     ]
     command = [sys.executable, "-c", _MEASURE, json.dumps(runs), json.dumps(small)]
     # Tensors of 32 MB and more are always given back at once; here, so that a small test says as much, are those of 1 MB.

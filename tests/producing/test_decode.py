@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 import pytest
-import tensorhub_decoders.converting.dequantize as decoding
+import tensorhub_decoders.upcast.strips as decoding
 import torch
 from tensorhub_decoders.upcast.reference import dequantize_block_scaled, dequantize_row_scaled, dequantize_unscaled
 
@@ -40,7 +40,7 @@ def produced(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("produced")
     save(folder / "dense", small_model(), config={"vocab_size": 40})
     for contract in CONTRACTS:
-        done("produce", folder / "dense", folder / contract, "--contract", contract, "--skip", "embed.weight")
+        done("produce", folder / "dense", folder / contract, "--to", contract, "--skip", "embed.weight")
     return folder
 
 
@@ -56,7 +56,7 @@ def reference(contract: str, tensors: dict[str, torch.Tensor], name: str, dtype:
 @pytest.mark.parametrize("contract", CONTRACTS)
 def test_each_unit_is_what_the_reference_gives_and_the_rest_is_as_it_was(tmp_path: Path, produced: Path, contract: str, dtype: str) -> None:
     source = produced / contract
-    report = done("decode", source, tmp_path / "dense", "--dtype", dtype)
+    report = done("decode", source, tmp_path / "dense", "--to", f"plain.{dtype}@1")
     inspection = inspect(tmp_path / "dense").require()
     assert inspection.contract == report["contract"] == f"plain.{dtype}@1"
     before, after = load(source), load(tmp_path / "dense")
@@ -77,15 +77,15 @@ def test_each_unit_is_what_the_reference_gives_and_the_rest_is_as_it_was(tmp_pat
 
 def test_what_is_produced_again_from_what_was_decoded_has_the_same_codes(tmp_path: Path, produced: Path) -> None:
     """Decoding to F32 loses nothing but the rounding of the product, so that codes come back, whatever becomes of the scales."""
-    done("decode", produced / STORAGE, tmp_path / "dense", "--dtype", "f32")
-    done("produce", tmp_path / "dense", tmp_path / "again", "--contract", STORAGE, "--skip", "embed.weight")
+    done("decode", produced / STORAGE, tmp_path / "dense", "--to", "plain.f32@1")
+    done("produce", tmp_path / "dense", tmp_path / "again", "--to", STORAGE, "--skip", "embed.weight")
     first, again = load(produced / STORAGE), load(tmp_path / "again")
     assert all(torch.equal(bits(first[unit.name]), bits(again[unit.name])) for unit in inspect(produced / STORAGE).units)
 
 
 def test_scales_in_other_shards_and_casts_that_are_announced(tmp_path: Path) -> None:
     source = fp8_qwen3_moe(tmp_path / "source")
-    found = run("decode", source, tmp_path / "dense", "--dtype", "f16")
+    found = run("decode", source, tmp_path / "dense", "--to", "plain.f16@1")
     assert found.code == 0
     assert "casting to f16, as the units are, 4 tensors:\n" in found.err
     assert "  model.layers.*.mlp.gate.weight  [4, 192]  x 2\n" in found.err
@@ -98,7 +98,7 @@ def test_a_shard_of_nothing_but_scales_is_gone_and_the_numbers_close_up(tmp_path
     codes = torch.full((128, 128), 3.0).to(torch.float8_e4m3fn)
     shards = ({"a.weight": codes}, {"a.weight_scale_inv": torch.ones(1, 1)}, {"norm.weight": noise(8)})
     source = save(tmp_path / "source", *shards, config={"text_config": {"quantization_config": DECLARED, "x": 1}, "y": 2})
-    done("decode", source, tmp_path / "dense", "--dtype", "bf16")
+    done("decode", source, tmp_path / "dense", "--to", "plain.bf16@1")
     names = ["config.json", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "model.safetensors.index.json"]
     assert sorted(os.listdir(tmp_path / "dense")) == names
     assert json.loads((tmp_path / "dense" / "config.json").read_text()) == {"text_config": {"x": 1}, "y": 2}
@@ -109,7 +109,7 @@ def test_vectors_and_other_ranks_of_storage(tmp_path: Path) -> None:
     every = torch.arange(256, dtype=torch.uint8)
     every[[0x7F, 0xFF]] = 0
     tensors = {f"rank{rank}": every.view([1] * (rank - 1) + [256]).view(torch.float8_e4m3fn) for rank in range(1, 6)}
-    done("decode", save(tmp_path / "source", tensors), tmp_path / "dense", "--dtype", "f16")
+    done("decode", save(tmp_path / "source", tensors), tmp_path / "dense", "--to", "plain.f16@1")
     for tensor in load(tmp_path / "dense").values():
         assert torch.equal(bits(tensor), bits(every.view(torch.float8_e4m3fn).float().half()))
 
@@ -121,11 +121,11 @@ def test_overflow_is_refused_with_every_tensor_and_fits_a_wider_dtype(tmp_path: 
     wide[0, 0] = 70_000
     tensors = {"a.weight": codes, "a.weight_scale_inv": scale, "b.weight": codes, "b.weight_scale_inv": scale, "c.weight": wide}
     source = save(tmp_path / "source", tensors, config={"quantization_config": DECLARED})
-    violations = refused("decode", source, tmp_path / "dense", "--dtype", "f16")
+    violations = refused("decode", source, tmp_path / "dense", "--to", "plain.f16@1")
     assert sorted((each["code"], each["object"]) for each in violations) == [("values-overflow", f"{name}.weight") for name in "abc"]
     assert {each["found"].partition(" of")[0] for each in violations} == {"2,048", "1"}
     assert sorted(os.listdir(tmp_path)) == ["source"]
-    done("decode", source, tmp_path / "dense", "--dtype", "bf16")
+    done("decode", source, tmp_path / "dense", "--to", "plain.bf16@1")
 
 
 def test_nan_is_refused_with_every_unit_and_kept_when_told_so(tmp_path: Path) -> None:
@@ -135,13 +135,13 @@ def test_nan_is_refused_with_every_unit_and_kept_when_told_so(tmp_path: Path) ->
     scale[2] = float("nan")
     tensors = {"a.weight": codes, "a.weight_scale": torch.ones(130), "b.weight": codes[:16].clone(), "b.weight_scale": scale}
     source = save(tmp_path / "source", tensors)
-    violations = refused("decode", source, tmp_path / "dense", "--dtype", "bf16")
+    violations = refused("decode", source, tmp_path / "dense", "--to", "plain.bf16@1")
     assert {(each["code"], each["object"], each["found"].partition(" of")[0]) for each in violations} == {
         ("values-nan", "a.weight", "3"),
         ("values-nan", "b.weight", "16"),
     }
     assert sorted(os.listdir(tmp_path)) == ["source"]
-    done("decode", source, tmp_path / "dense", "--dtype", "bf16", "--allow-nan")
+    done("decode", source, tmp_path / "dense", "--to", "plain.bf16@1", "--allow-nan")
     assert int(load(tmp_path / "dense")["a.weight"].isnan().sum()) == 3
 
 
@@ -152,32 +152,32 @@ def test_one_wrong_bit_is_a_fault_and_nothing_becomes_of_it(
     name = {BLOCKWISE: "upcast_block_scaled", ROWWISE: "upcast_row_scaled", STORAGE: "upcast_unscaled"}[contract]
     right = getattr(decoding, name)
 
-    def wrong(*arguments: torch.Tensor) -> torch.Tensor:
-        out: torch.Tensor = right(*arguments)
+    def wrong(*arguments: torch.Tensor, **where: int) -> torch.Tensor:
+        out: torch.Tensor = right(*arguments, **where)
         out.view(-1)[-1:].view(torch.int16)[0] ^= 1
         return out
 
     monkeypatch.setattr(decoding, name, wrong)
     with pytest.raises(FaultError, match=r"not what the reference dequant of .* gives"):
-        run("decode", produced / contract, tmp_path / "dense", "--dtype", "bf16")
+        run("decode", produced / contract, tmp_path / "dense", "--to", "plain.bf16@1")
     assert not (tmp_path / "dense").exists()
     monkeypatch.undo()
-    done("decode", produced / contract, tmp_path / "dense", "--dtype", "bf16")
+    done("decode", produced / contract, tmp_path / "dense", "--to", "plain.bf16@1")
 
 
 def test_other_sources_and_wrong_usage(tmp_path: Path, produced: Path) -> None:
-    (violation,) = refused("decode", produced / "dense", tmp_path / "dense", "--dtype", "bf16")
+    (violation,) = refused("decode", produced / "dense", tmp_path / "dense", "--to", "plain.bf16@1")
     assert violation["code"] == "conversion-impossible"
     assert violation["found"] == "plain.bf16@1"
-    for arguments in ((), ("--dtype", "f64"), ("--dtype", "BF16")):
+    for arguments in ((), ("--to", "plain.f64@1"), ("--to", "bf16"), ("--dtype", "bf16"), ("--to", ROWWISE)):
         with pytest.raises(click.UsageError):
             run("decode", produced / ROWWISE, tmp_path / "dense", *arguments)
-    (violation,) = refused("decode", produced / ROWWISE, produced / ROWWISE, "--dtype", "bf16")
+    (violation,) = refused("decode", produced / ROWWISE, produced / ROWWISE, "--to", "plain.bf16@1")
     assert violation["code"] == "destination-exists"
     assert not list(tmp_path.iterdir())
 
 
 def test_the_same_command_writes_the_same_bytes(tmp_path: Path, produced: Path) -> None:
     for name in "ab":
-        done("decode", produced / BLOCKWISE, tmp_path / name, "--dtype", "bf16")
+        done("decode", produced / BLOCKWISE, tmp_path / name, "--to", "plain.bf16@1")
     assert digests(tmp_path / "a") == digests(tmp_path / "b")

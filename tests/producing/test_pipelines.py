@@ -62,7 +62,7 @@ def pipeline(root: Path, rows: int = 130) -> Path:
     save(root / "transformer", *parts, config={"_class_name": "FluxTransformer2DModel"}, base="diffusion_pytorch_model")
     unquantized = [{f"layers.{layer}.up.weight": noise(rows, 144, seed=layer), f"layers.{layer}.norm": noise(7)} for layer in range(2)]
     save(root / "dense", *unquantized, config={"model_type": "clip"})
-    done("produce", root / "dense", root / "text_encoder", "--contract", BLOCKWISE)
+    done("produce", root / "dense", root / "text_encoder", "--to", BLOCKWISE)
     shutil.rmtree(root / "dense")
     decoder = {"decoder.weight": noise(rows, 144, dtype=torch.float32), "odd.weight": noise(3, 1, 1, 1, dtype=torch.float32)}
     save(root / "vae", decoder, config={}, base="diffusion_pytorch_model")
@@ -100,7 +100,7 @@ def contracts_of(folder: Path) -> dict[str, str | None]:
 
 @pytest.mark.parametrize("contract", CONTRACTS)
 def test_one_component_is_converted_and_the_pipeline_is_whole(tmp_path: Path, shared: Path, contract: str) -> None:
-    report = done("produce", shared, tmp_path / "made", "--contract", contract, *TRANSFORMER)
+    report = done("produce", shared, tmp_path / "made", "--to", contract, *TRANSFORMER)
     assert contracts_of(tmp_path / "made") == {"text_encoder": BLOCKWISE, "transformer": contract, "vae": "plain.f32@1"}
     assert (report["component"], report["contract"], report["components_copied"]) == ("transformer", contract, list(OTHERS))
     before, after = digests(shared), digests(tmp_path / "made")
@@ -108,7 +108,7 @@ def test_one_component_is_converted_and_the_pipeline_is_whole(tmp_path: Path, sh
         name: each for name, each in before.items() if not name.startswith("transformer/")
     }
     # What is made of the component is what is made of its folder alone, byte for byte.
-    alone = done("produce", shared / "transformer", tmp_path / "alone", "--contract", contract)
+    alone = done("produce", shared / "transformer", tmp_path / "alone", "--to", contract)
     assert digests(tmp_path / "made" / "transformer") == digests(tmp_path / "alone")
     for key in ("quantized", "headers", "bytes_before", "bytes_after", "shards", "copied_tensors", "units_kept"):
         assert report[key] == alone[key], key
@@ -118,9 +118,9 @@ def test_one_component_is_converted_and_the_pipeline_is_whole(tmp_path: Path, sh
 
 @pytest.mark.parametrize("dtype", ["bf16", "f16"])
 def test_one_component_is_decoded_and_read_by_load(tmp_path: Path, shared: Path, dtype: str) -> None:
-    done("decode", shared, tmp_path / "made", "--dtype", dtype, "--component", "text_encoder")
+    done("decode", shared, tmp_path / "made", "--to", f"plain.{dtype}@1", "--component", "text_encoder")
     assert contracts_of(tmp_path / "made") == {"text_encoder": f"plain.{dtype}@1", "transformer": "plain.bf16@1", "vae": "plain.f32@1"}
-    done("decode", shared / "text_encoder", tmp_path / "alone", "--dtype", dtype)
+    done("decode", shared / "text_encoder", tmp_path / "alone", "--to", f"plain.{dtype}@1")
     assert digests(tmp_path / "made" / "text_encoder") == digests(tmp_path / "alone")
     assert "quantization_config" not in json.loads((tmp_path / "made" / "text_encoder" / "config.json").read_text())
     for name in ("scheduler", "tokenizer", "transformer", "vae"):
@@ -134,9 +134,9 @@ def test_one_component_is_decoded_and_read_by_load(tmp_path: Path, shared: Path,
 
 def test_one_component_after_another(tmp_path: Path, shared: Path) -> None:
     """A component that was quantized before passes through, bit for bit, and `load` reads each."""
-    done("produce", shared, tmp_path / "one", "--contract", ROWWISE, *TRANSFORMER)
-    done("produce", tmp_path / "one", tmp_path / "two", "--contract", STORAGE, "--component", "vae", "--only", "decoder.weight")
-    done("decode", tmp_path / "two", tmp_path / "three", "--dtype", "bf16", "--component", "text_encoder")
+    done("produce", shared, tmp_path / "one", "--to", ROWWISE, *TRANSFORMER)
+    done("produce", tmp_path / "one", tmp_path / "two", "--to", STORAGE, "--component", "vae", "--only", "decoder.weight")
+    done("decode", tmp_path / "two", tmp_path / "three", "--to", "plain.bf16@1", "--component", "text_encoder")
     assert contracts_of(tmp_path / "three") == {"text_encoder": "plain.bf16@1", "transformer": ROWWISE, "vae": STORAGE}
     assert digests(tmp_path / "three" / "transformer") == digests(tmp_path / "one" / "transformer")
     for name in ("text_encoder", "transformer", "vae"):
@@ -149,7 +149,7 @@ def test_the_functions_do_what_the_commands_do(tmp_path: Path, shared: Path) -> 
     produced = produce(source, plan_production(source, ROWWISE, (), ()), tmp_path / "fp8", lambda *counts: seen.append(counts))
     assert (produced.inspection.component, produced.inspection.contract, produced.resumed) == ("transformer", ROWWISE, 0)
     assert produced.inspection.path == str(tmp_path / "fp8")
-    done("produce", shared, tmp_path / "same", "--contract", ROWWISE, *TRANSFORMER)
+    done("produce", shared, tmp_path / "same", "--to", ROWWISE, *TRANSFORMER)
     assert digests(tmp_path / "fp8") == digests(tmp_path / "same")
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
     payload = sum(
@@ -158,7 +158,7 @@ def test_the_functions_do_what_the_commands_do(tmp_path: Path, shared: Path) -> 
         for header in headers(tmp_path / "fp8", name)
     )
     assert seen[-1] == (payload, payload), "a bar ends full, with the copies counted"
-    decoded = decode(produced.inspection, plan_decoding(produced.inspection, "f32", allow_nan=False), tmp_path / "dense")
+    decoded = decode(produced.inspection, plan_decoding(produced.inspection, "plain.f32@1", allow_nan=False), tmp_path / "dense")
     assert decoded.inspection.contract == "plain.f32@1"
     assert digests(tmp_path / "dense" / "vae") == digests(shared / "vae")
 
@@ -169,7 +169,7 @@ def headers(folder: Path, component: str) -> list[Any]:
     return list(checkpoint.headers.values())
 
 
-@pytest.mark.parametrize("arguments", [("produce", "--contract", BLOCKWISE), ("decode", "--dtype", "bf16")])
+@pytest.mark.parametrize("arguments", [("produce", "--to", BLOCKWISE), ("decode", "--to", "plain.bf16@1")])
 def test_without_a_component_the_refusal_names_the_option_and_it_works(tmp_path: Path, shared: Path, arguments: tuple[str, ...]) -> None:
     command, *rest = arguments
     (violation,) = refused(command, shared, tmp_path / "made", *rest)
@@ -185,7 +185,7 @@ def test_without_a_component_the_refusal_names_the_option_and_it_works(tmp_path:
     "name", ["unet", "Transformer", "image_encoder", "safety_checker", "..", "transformer/", "../source/vae", "_class_name"]
 )
 def test_a_component_that_is_not_there_is_refused_with_those_that_are(tmp_path: Path, shared: Path, name: str) -> None:
-    for arguments in (("produce", "--contract", ROWWISE), ("decode", "--dtype", "bf16")):
+    for arguments in (("produce", "--to", ROWWISE), ("decode", "--to", "plain.bf16@1")):
         (violation,) = refused(arguments[0], shared, tmp_path / "made", *arguments[1:], "--component", name)
         assert (violation["code"], violation["object"]) == ("component-unknown", name)
         assert all(known in violation["found"] for known in ("text_encoder", "transformer", "vae"))
@@ -198,20 +198,20 @@ def test_weights_in_the_root_of_a_pipeline_are_not_taken_for_it(root: Path, file
     for name in files:
         shutil.copy(root / "vae" / "diffusion_pytorch_model.safetensors", root / name)
     made = root.parent / "made"
-    (violation,) = refused("produce", root, made, "--contract", STORAGE)
+    (violation,) = refused("produce", root, made, "--to", STORAGE)
     assert (violation["code"], "--component NAME" in violation["remedy"]) == ("component-required", True)
-    assert refused("decode", root, made, "--dtype", "bf16")[0]["code"] == "component-required"
+    assert refused("decode", root, made, "--to", "plain.bf16@1")[0]["code"] == "component-required"
     assert inspect(root).codes != ("component-required",), "the root alone could be taken for a checkpoint"
-    done("produce", root / files[0], made, "--contract", STORAGE)
-    done("produce", root, root.parent / "pipeline", "--contract", STORAGE, *TRANSFORMER)
+    done("produce", root / files[0], made, "--to", STORAGE)
+    done("produce", root, root.parent / "pipeline", "--to", STORAGE, *TRANSFORMER)
     assert len(contracts_of(root.parent / "pipeline")) == 3
 
 
 def test_other_components_and_sources_that_cannot_be_converted(tmp_path: Path, shared: Path) -> None:
-    arguments = ("--contract", ROWWISE, "--component")
+    arguments = ("--to", ROWWISE, "--component")
     assert refused("produce", shared, tmp_path / "made", *arguments, "tokenizer")[0]["code"] == "checkpoint-without-weights"
     assert refused("produce", shared, tmp_path / "made", *arguments, "text_encoder")[0]["code"] == "conversion-impossible"
-    assert refused("decode", shared, tmp_path / "made", "--dtype", "bf16", "--component", "vae")[0]["code"] == "conversion-impossible"
+    assert refused("decode", shared, tmp_path / "made", "--to", "plain.bf16@1", "--component", "vae")[0]["code"] == "conversion-impossible"
     file = shared / "vae" / "diffusion_pytorch_model.safetensors"
     assert refused("produce", file, tmp_path / "made", *arguments, "vae")[0]["code"] == "component-unknown"
     with pytest.raises(click.UsageError, match="there is nothing at"):
@@ -224,18 +224,18 @@ def test_a_pipeline_that_is_not_whole_is_refused_with_all_that_is_missing_and_it
     shutil.rmtree(root / "scheduler")
     os.truncate(root / "vae" / "diffusion_pytorch_model.safetensors", 1000)
     (root / "text_encoder" / "model-00002-of-00002.safetensors").unlink()
-    violations = refused("produce", root, made, "--contract", ROWWISE, *TRANSFORMER)
+    violations = refused("produce", root, made, "--to", ROWWISE, *TRANSFORMER)
     about = {each["component"] or each["object"]: each["code"] for each in violations}
     assert about == {"scheduler": "component-unknown", "text_encoder": "index-shard-missing", "vae": "file-truncated"}
     assert sorted(path.name for path in root.parent.iterdir()) == ["source"]
     assert all(str(root / "transformer") in each["remedy"] for each in violations)
-    done("produce", root / "transformer", made, "--contract", ROWWISE)
+    done("produce", root / "transformer", made, "--to", ROWWISE)
 
 
 def test_a_component_of_nothing_but_pickles_keeps_the_pipeline_from_being_whole(root: Path) -> None:
     path = root / "vae" / "diffusion_pytorch_model.safetensors"
     path.rename(path.with_suffix(".bin"))
-    (violation,) = refused("produce", root, root.parent / "made", "--contract", ROWWISE, *TRANSFORMER)
+    (violation,) = refused("produce", root, root.parent / "made", "--to", ROWWISE, *TRANSFORMER)
     assert violation["code"] == "checkpoint-without-weights"
     assert "diffusion_pytorch_model.bin" in violation["found"]
 
@@ -246,7 +246,7 @@ def test_a_component_in_whatever_layout_is_copied_and_has_the_verdict_that_it_ha
     mixed = {"a.weight": noise(3, 5), "b.weight": noise(3, 5, dtype=torch.float32), "c": torch.zeros(0, 3), "d": torch.tensor(True)}
     save(root / "vae", mixed, config={"quantization_config": {"quant_method": "gptq"}}, metadata={"format": "pt", "é": "\u2028"})
     made = root.parent / "made"
-    done("produce", root, made, "--contract", ROWWISE, *TRANSFORMER)
+    done("produce", root, made, "--to", ROWWISE, *TRANSFORMER)
     assert digests(made / "vae") == digests(root / "vae")
     before, after = inspect(root, "vae"), inspect(made, "vae")
     assert after.codes == before.codes != ()
@@ -260,7 +260,7 @@ def test_what_is_not_of_the_pipeline_is_left_and_reported(root: Path) -> None:
     for name in (".cache", "onnx", "image_encoder", "tokenizer/deep"):
         (root / name).mkdir()
         (root / name / "file.json").write_text("{}")
-    report = done("produce", root, root.parent / "made", "--contract", ROWWISE, *TRANSFORMER)
+    report = done("produce", root, root.parent / "made", "--to", ROWWISE, *TRANSFORMER)
     left = {each["name"]: each["reason"] for each in report["files_not_copied"]}
     assert left == {
         ".cache": "a folder",
@@ -280,7 +280,7 @@ def test_what_is_not_of_the_pipeline_is_left_and_reported(root: Path) -> None:
 
 
 def test_a_report_for_people_names_the_component_and_the_others(tmp_path: Path, shared: Path) -> None:
-    found = run("produce", shared, tmp_path / "made", "--contract", ROWWISE, *TRANSFORMER)
+    found = run("produce", shared, tmp_path / "made", "--to", ROWWISE, *TRANSFORMER)
     assert found.out.startswith(f"{tmp_path / 'made'}\n  component transformer\n  contract  {ROWWISE}  sha256:")
     assert f"  others    {', '.join(OTHERS)}: components, byte for byte\n" in found.out
     assert "  files     README.md, model_index.json, transformer/README.md\n" in found.out
@@ -289,7 +289,7 @@ def test_a_report_for_people_names_the_component_and_the_others(tmp_path: Path, 
 def test_a_component_without_any_file_stays_one(root: Path) -> None:
     shutil.rmtree(root / "scheduler")
     (root / "scheduler").mkdir()
-    done("produce", root, root.parent / "made", "--contract", ROWWISE, *TRANSFORMER)
+    done("produce", root, root.parent / "made", "--to", ROWWISE, *TRANSFORMER)
     assert list((root.parent / "made" / "scheduler").iterdir()) == []
     assert len(contracts_of(root.parent / "made")) == 3
 
@@ -303,7 +303,7 @@ def test_a_snapshot_of_links_becomes_files(root: Path) -> None:
     (root / "vae").rename(root.parent / "elsewhere")
     (root / "vae").symlink_to(root.parent / "elsewhere")
     made = root.parent / "made"
-    done("produce", root, made, "--contract", ROWWISE, *TRANSFORMER)
+    done("produce", root, made, "--to", ROWWISE, *TRANSFORMER)
     assert not [path for path in made.rglob("*") if path.is_symlink()]
     assert digests(made / "vae") == digests(root.parent / "elsewhere")
     assert len(contracts_of(made)) == 3
@@ -312,7 +312,7 @@ def test_a_snapshot_of_links_becomes_files(root: Path) -> None:
 def test_without_a_model_index_there_is_no_list_of_others(root: Path) -> None:
     (root / "model_index.json").unlink()
     made = root.parent / "made"
-    report = done("produce", root, made, "--contract", ROWWISE, *TRANSFORMER)
+    report = done("produce", root, made, "--to", ROWWISE, *TRANSFORMER)
     assert sorted(path.name for path in made.iterdir()) == ["README.md", "transformer"]
     assert {each["name"] for each in report["files_not_copied"]} == set(OTHERS)
     assert inspect(made, "transformer").contract == ROWWISE
@@ -321,7 +321,7 @@ def test_without_a_model_index_there_is_no_list_of_others(root: Path) -> None:
 @pytest.mark.parametrize("command", ["produce", "decode"])
 def test_killed_at_random_and_run_again(tmp_path: Path, command: str) -> None:
     source = pipeline(tmp_path / "source", rows=2100)
-    rest = ["--contract", BLOCKWISE, *TRANSFORMER] if command == "produce" else ["--dtype", "f32", "--component", "text_encoder"]
+    rest = ["--to", BLOCKWISE, *TRANSFORMER] if command == "produce" else ["--to", "plain.f32@1", "--component", "text_encoder"]
     arguments = [command, str(source), "DST", *rest]
     request = {"arguments": arguments, "destination": str(tmp_path / "made"), "kills": KILLS, "factor": 0.7, "seed": 5}
     script = Path(__file__).parents[1] / "support" / "interrupts.py"
@@ -348,7 +348,7 @@ def test_killed_at_random_and_run_again(tmp_path: Path, command: str) -> None:
 def test_copies_that_are_finished_stay_and_the_others_are_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two converted shards and one copied one are finished; a full disk meets the second copy."""
     source = pipeline(tmp_path / "source", rows=1200)
-    arguments = ("produce", source, tmp_path / "made", "--contract", BLOCKWISE, *TRANSFORMER)
+    arguments = ("produce", source, tmp_path / "made", "--to", BLOCKWISE, *TRANSFORMER)
     interrupted_after(3, monkeypatch, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
     found = run(*arguments)
     assert found.code == 3
@@ -389,7 +389,7 @@ def unfinished(root: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, ...]:
     def interrupted(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    arguments = ("produce", root, root.parent / "made", "--contract", BLOCKWISE, *TRANSFORMER)
+    arguments = ("produce", root, root.parent / "made", "--to", BLOCKWISE, *TRANSFORMER)
     monkeypatch.setattr(converting, "_write_companions", interrupted)
     with pytest.raises(click.Abort):
         run(*arguments)
@@ -456,7 +456,7 @@ def test_another_component_that_changes_meanwhile_is_refused(root: Path, monkeyp
                 file.write(b"X")
 
     after_the_first_write(monkeypatch, change)
-    (violation,) = refused("produce", root, root.parent / "made", "--contract", BLOCKWISE, *TRANSFORMER)
+    (violation,) = refused("produce", root, root.parent / "made", "--to", BLOCKWISE, *TRANSFORMER)
     assert violation["code"] == "file-changed"
     assert sorted(path.name for path in root.parent.iterdir()) == ["source"]
 
@@ -496,7 +496,7 @@ def test_values_that_cannot_be_converted_leave_nothing_and_copy_nothing(root: Pa
     bad = noise(130, 144)
     bad[1, 1] = float("nan")
     save(root / "transformer", {"a.weight": bad, "b.weight": bad}, config={})
-    violations = refused("produce", root, root.parent / "made", "--contract", ROWWISE, *TRANSFORMER)
+    violations = refused("produce", root, root.parent / "made", "--to", ROWWISE, *TRANSFORMER)
     assert [(each["code"], each["object"]) for each in violations] == [("values-not-finite", f"{name}.weight") for name in "ab"]
     assert sorted(path.name for path in root.parent.iterdir()) == ["source"]
 
@@ -514,5 +514,5 @@ def test_a_copy_that_is_none_is_a_fault(root: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(converting, "write_whole", write_whole)
     with pytest.raises(FaultError, match="text_encoder is no copy of the component"):
-        run("produce", root, root.parent / "made", "--contract", BLOCKWISE, *TRANSFORMER)
+        run("produce", root, root.parent / "made", "--to", BLOCKWISE, *TRANSFORMER)
     assert not (root.parent / "made").exists()

@@ -59,7 +59,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("contract", CONTRACTS)
 def test_every_matrix_is_quantized_and_the_rest_is_as_it_was(tmp_path: Path, contract: str, dtype: torch.dtype) -> None:
     source = two_shards(tmp_path / "source", dtype, config=VOCABULARY)
-    report = done("produce", source, tmp_path / "made", "--contract", contract)
+    report = done("produce", source, tmp_path / "made", "--to", contract)
     before, after = load(source), load(tmp_path / "made")
     expected = MATRICES | (STACKS if contract == BLOCKWISE else set())
     assert set(report["quantized"]) == expected
@@ -81,7 +81,7 @@ def test_every_matrix_is_quantized_and_the_rest_is_as_it_was(tmp_path: Path, con
 
 
 def test_shards_index_and_provenance(tmp_path: Path, source: Path) -> None:
-    done("produce", source, tmp_path / "made", "--contract", BLOCKWISE)
+    done("produce", source, tmp_path / "made", "--to", BLOCKWISE)
     old = json.loads((source / "model.safetensors.index.json").read_text())["weight_map"]
     index = json.loads((tmp_path / "made" / "model.safetensors.index.json").read_text())
     assert {name: shard for name, shard in index["weight_map"].items() if not name.endswith("_scale_inv")} == old
@@ -104,7 +104,7 @@ def test_shards_index_and_provenance(tmp_path: Path, source: Path) -> None:
 def test_shards_without_an_index_get_one(tmp_path: Path, base: str) -> None:
     source = save(tmp_path / "source", {"a.weight": noise(16, 16)}, {"b.weight": noise(16, 16)}, base=base)
     (source / f"{base}.safetensors.index.json").unlink()
-    done("produce", source, tmp_path / "made", "--contract", BLOCKWISE)
+    done("produce", source, tmp_path / "made", "--to", BLOCKWISE)
     index = json.loads((tmp_path / "made" / f"{base}.safetensors.index.json").read_text())
     assert index["weight_map"]["b.weight_scale_inv"] == f"{base}-00002-of-00002.safetensors"
     assert sorted(index["weight_map"]) == sorted(load(tmp_path / "made"))
@@ -114,19 +114,19 @@ def test_a_tensor_in_two_shards_is_written_once_as_the_shard_has_it_that_counts(
     right, stale, norm = noise(128, 128), noise(128, 128, seed=1), noise(9)
     source = save(tmp_path / "source", {"a.weight": right, "norm": norm}, {"b.weight": noise(16, 16)})
     save_file({"a.weight": stale, "b.weight": noise(16, 16), "norm": norm + 1}, source / "model-00002-of-00002.safetensors")
-    report = done("produce", source, tmp_path / "made", "--contract", BLOCKWISE)
+    report = done("produce", source, tmp_path / "made", "--to", BLOCKWISE)
     assert report["quantized"] == ["a.weight", "b.weight"]
     second = load_file(tmp_path / "made" / "model-00002-of-00002.safetensors")
     assert sorted(second) == ["b.weight", "b.weight_scale_inv"]
     made = load(tmp_path / "made")
     assert torch.equal(bits(made["a.weight"]), bits(quantize_block_scaled(right)[0]))
     assert torch.equal(made["norm"], norm)
-    done("decode", tmp_path / "made", tmp_path / "dense", "--dtype", "bf16")
+    done("decode", tmp_path / "made", tmp_path / "dense", "--to", "plain.bf16@1")
     assert len(load(tmp_path / "dense")) == 3
 
 
 def test_the_declaration_of_blockwise_and_none_of_the_others(tmp_path: Path, source: Path) -> None:
-    done("produce", source, tmp_path / "blocks", "--contract", BLOCKWISE, "--skip", "embed.*", "--skip", "*.experts.*")
+    done("produce", source, tmp_path / "blocks", "--to", BLOCKWISE, "--skip", "embed.*", "--skip", "*.experts.*")
     config = json.loads((tmp_path / "blocks" / "config.json").read_text())
     assert config.pop("quantization_config") == {
         "quant_method": "fp8",
@@ -137,28 +137,28 @@ def test_the_declaration_of_blockwise_and_none_of_the_others(tmp_path: Path, sou
     }
     assert config == VOCABULARY
     for contract in (ROWWISE, STORAGE):
-        done("produce", source, tmp_path / contract, "--contract", contract)
+        done("produce", source, tmp_path / contract, "--to", contract)
         assert (tmp_path / contract / "config.json").read_bytes() == (source / "config.json").read_bytes()
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)
 def test_a_single_file_without_a_configuration(tmp_path: Path, contract: str) -> None:
     source = save(tmp_path / "source", {"a.weight": noise(128, 128)})
-    done("produce", source / "model.safetensors", tmp_path / "file", "--contract", contract)
-    done("produce", source, tmp_path / "folder", "--contract", contract)
+    done("produce", source / "model.safetensors", tmp_path / "file", "--to", contract)
+    done("produce", source, tmp_path / "folder", "--to", contract)
     assert digests(tmp_path / "file") == digests(tmp_path / "folder")
     names = {"model.safetensors", "config.json"} if contract == BLOCKWISE else {"model.safetensors"}
     assert set(digests(tmp_path / "file")) == names
 
 
 def test_patterns_and_what_is_said_of_them(tmp_path: Path, source: Path) -> None:
-    found = run("produce", source, tmp_path / "a", "--contract", BLOCKWISE, "--skip", "*.experts.*", "--skip", "*.one.*")
+    found = run("produce", source, tmp_path / "a", "--to", BLOCKWISE, "--skip", "*.experts.*", "--skip", "*.one.*")
     assert found.code == 0
     assert "quantizing 5 tensors:\n" in found.err
     assert "  layers.*.up.weight  [130, 144]  x 2\n" in found.err
     assert "note: embed.weight looks like an embedding" in found.err
     assert "quantized 5 tensors" in found.out
-    found = run("produce", source, tmp_path / "b", "--contract", BLOCKWISE, "--only", "layers.0.*", "--skip", "*.up.weight")
+    found = run("produce", source, tmp_path / "b", "--to", BLOCKWISE, "--only", "layers.0.*", "--skip", "*.up.weight")
     assert "note:" not in found.err
     assert {unit.name for unit in inspect(tmp_path / "b").units} == {
         "layers.0.down.weight", "layers.0.one.weight", "layers.0.experts.gate_up",
@@ -167,11 +167,11 @@ def test_patterns_and_what_is_said_of_them(tmp_path: Path, source: Path) -> None
 
 def test_patterns_that_match_nothing_are_refused_all_of_them(tmp_path: Path, source: Path) -> None:
     arguments = ("--only", "layers.0.*", "--only", "nrom*", "--skip", "*.gate.weight", "--skip", "norm.weight")
-    violations = refused("produce", source, tmp_path / "made", "--contract", BLOCKWISE, *arguments)
+    violations = refused("produce", source, tmp_path / "made", "--to", BLOCKWISE, *arguments)
     assert [(each["code"], each["object"]) for each in violations] == [("pattern-unmatched", "--only nrom*")]
-    violations = refused("produce", source, tmp_path / "made", "--contract", BLOCKWISE, "--skip", "a", "--skip", "b")
+    violations = refused("produce", source, tmp_path / "made", "--to", BLOCKWISE, "--skip", "a", "--skip", "b")
     assert [each["object"] for each in violations] == ["--skip a", "--skip b"]
-    violations = refused("produce", source, tmp_path / "made", "--contract", BLOCKWISE, "--skip", "*")
+    violations = refused("produce", source, tmp_path / "made", "--to", BLOCKWISE, "--skip", "*")
     assert [each["code"] for each in violations] == ["nothing-to-convert"]
     assert not list(tmp_path.iterdir())
 
@@ -179,12 +179,12 @@ def test_patterns_that_match_nothing_are_refused_all_of_them(tmp_path: Path, sou
 def test_rows_that_are_not_aligned_are_refused_all_of_them_and_skipped_when_told_so(tmp_path: Path) -> None:
     tensors = {"a.weight": noise(4, 16), "b.weight": noise(4, 24), "c.weight": noise(16, 15), "d.weight": noise(3, 3)}
     source = save(tmp_path / "source", tensors)
-    violations = refused("produce", source, tmp_path / "made", "--contract", ROWWISE)
+    violations = refused("produce", source, tmp_path / "made", "--to", ROWWISE)
     assert [(each["code"], each["object"]) for each in violations] == [("weight-alignment", f"{name}.weight") for name in "bcd"]
     assert all(f"--skip {each['object']}" in each["remedy"] for each in violations)
     assert "in = 24 of [4, 24]" in violations[0]["found"]
-    done("produce", source, tmp_path / "made", "--contract", ROWWISE, "--skip", "[b-d].weight")
-    done("produce", source, tmp_path / "blocks", "--contract", BLOCKWISE)
+    done("produce", source, tmp_path / "made", "--to", ROWWISE, "--skip", "[b-d].weight")
+    done("produce", source, tmp_path / "blocks", "--to", BLOCKWISE)
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)
@@ -194,39 +194,39 @@ def test_values_that_are_not_finite_are_refused_with_every_tensor_and_leave_noth
     tensors["layers.1.down.weight"][0, 0] = float("inf")
     tensors["norm.weight"][0] = float("nan")  # is not quantized, and is kept
     source = save(tmp_path / "source", tensors, config=VOCABULARY)
-    violations = refused("produce", source, tmp_path / "made", "--contract", contract)
+    violations = refused("produce", source, tmp_path / "made", "--to", contract)
     assert {(each["code"], each["object"]) for each in violations} == {
         ("values-not-finite", "layers.0.up.weight"),
         ("values-not-finite", "layers.1.down.weight"),
     }
     assert {each["found"].partition(" of")[0] for each in violations} == {"2", "1"}
     assert sorted(os.listdir(tmp_path)) == ["source"]
-    done("produce", source, tmp_path / "made", "--contract", contract, "--skip", "layers.0.up.weight", "--skip", "layers.1.down.weight")
+    done("produce", source, tmp_path / "made", "--to", contract, "--skip", "layers.0.up.weight", "--skip", "layers.1.down.weight")
 
 
 def test_other_sources_are_refused_by_name(tmp_path: Path, source: Path) -> None:
     for contract in CONTRACTS:
-        done("produce", source, tmp_path / contract, "--contract", contract)
+        done("produce", source, tmp_path / contract, "--to", contract)
     for have in CONTRACTS:
         for want in CONTRACTS:
-            (violation,) = refused("produce", tmp_path / have, tmp_path / "made", "--contract", want)
+            (violation,) = refused("produce", tmp_path / have, tmp_path / "made", "--to", want)
             code = "nothing-to-convert" if have == want else "conversion-impossible"
             assert violation["code"] == code
             assert have in violation["found"]
-    violations = refused("produce", compressed_llama(tmp_path / "ct", "FP8_DYNAMIC"), tmp_path / "made", "--contract", ROWWISE)
+    violations = refused("produce", compressed_llama(tmp_path / "ct", "FP8_DYNAMIC"), tmp_path / "made", "--to", ROWWISE)
     assert "contract-without-decoder" in [each["code"] for each in violations]
     mixed = save(tmp_path / "mixed", {"a.weight": noise(16, 16), "b.weight": noise(16, 16, dtype=torch.float32)})
-    assert [each["code"] for each in refused("produce", mixed, tmp_path / "made", "--contract", ROWWISE)] == ["layout-mixed"]
+    assert [each["code"] for each in refused("produce", mixed, tmp_path / "made", "--to", ROWWISE)] == ["layout-mixed"]
     declared = save(tmp_path / "declared", {"a.weight": noise(16, 16)}, config={"quantization_config": {"quant_method": "gptq"}})
-    assert run("produce", declared, tmp_path / "made", "--contract", ROWWISE).code == 1
+    assert run("produce", declared, tmp_path / "made", "--to", ROWWISE).code == 1
     assert not (tmp_path / "made").exists()
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)
 def test_units_pass_through_and_a_dense_module_is_converted_when_it_is_named(tmp_path: Path, source: Path, contract: str) -> None:
     first = tmp_path / "first"
-    done("produce", source, first, "--contract", contract, "--skip", "*.down.weight", "--skip", "embed.*")
-    report = done("produce", first, tmp_path / "second", "--contract", contract, "--only", "layers.0.down.weight")
+    done("produce", source, first, "--to", contract, "--skip", "*.down.weight", "--skip", "embed.*")
+    report = done("produce", first, tmp_path / "second", "--to", contract, "--only", "layers.0.down.weight")
     assert report["quantized"] == ["layers.0.down.weight"]
     before, after = load(first), load(tmp_path / "second")
     assert report["units_kept"] == inspect(first).unit_count
@@ -234,23 +234,23 @@ def test_units_pass_through_and_a_dense_module_is_converted_when_it_is_named(tmp
         if name != "layers.0.down.weight":
             assert torch.equal(bits(after[name]), bits(tensor)), name
     # What comes of it is what a single run makes, byte for byte, but for the provenance of the headers.
-    done("produce", source, tmp_path / "at once", "--contract", contract, "--skip", "layers.1.down.weight", "--skip", "embed.*")
+    done("produce", source, tmp_path / "at once", "--to", contract, "--skip", "layers.1.down.weight", "--skip", "embed.*")
     assert {name: bits(tensor).tolist() for name, tensor in load(tmp_path / "at once").items()} == {
         name: bits(tensor).tolist() for name, tensor in after.items()
     }
     if contract == BLOCKWISE:
         config = json.loads((tmp_path / "second" / "config.json").read_text())
         assert config["quantization_config"]["modules_to_not_convert"] == ["embed", "layers.1.down", "lm_head"]
-    assert refused("produce", first, tmp_path / "third", "--contract", contract, "--only", "*.up.weight")[0]["code"] == "pattern-unmatched"
+    assert refused("produce", first, tmp_path / "third", "--to", contract, "--only", "*.up.weight")[0]["code"] == "pattern-unmatched"
 
 
 def test_a_list_of_modules_keeps_what_still_holds(tmp_path: Path) -> None:
     tensors = {f"{name}.weight": noise(128, 128) for name in ("vision.a", "vision.b", "head", "text.a")}
-    done("produce", save(tmp_path / "source", tensors, config={}), tmp_path / "a", "--contract", BLOCKWISE, "--only", "text.a.weight")
+    done("produce", save(tmp_path / "source", tensors, config={}), tmp_path / "a", "--to", BLOCKWISE, "--only", "text.a.weight")
     config = json.loads((tmp_path / "a" / "config.json").read_text())
     config["quantization_config"]["modules_to_not_convert"] = ["vision", "head", "elsewhere"]
     (tmp_path / "a" / "config.json").write_text(json.dumps(config))
-    done("produce", tmp_path / "a", tmp_path / "b", "--contract", BLOCKWISE, "--only", "vision.a.weight")
+    done("produce", tmp_path / "a", tmp_path / "b", "--to", BLOCKWISE, "--only", "vision.a.weight")
     config = json.loads((tmp_path / "b" / "config.json").read_text())
     assert config["quantization_config"]["modules_to_not_convert"] == ["head", "elsewhere", "vision.b"]
 
@@ -271,7 +271,7 @@ def test_files_that_are_copied_and_files_that_are_not(tmp_path: Path) -> None:
         file.truncate(64_000_000)
     save(tmp_path / "other", {"b.weight": noise(16, 16)})
     (tmp_path / "other" / "model.safetensors").rename(source / "other.safetensors")
-    report = done("produce", source, tmp_path / "made", "--contract", ROWWISE)
+    report = done("produce", source, tmp_path / "made", "--to", ROWWISE)
     assert sorted(os.listdir(tmp_path / "made")) == ["config.json", "generation_config.json", "model.safetensors", "tokenizer.json"]
     assert not (tmp_path / "made" / "tokenizer.json").is_symlink()
     assert (tmp_path / "made" / "tokenizer.json").read_text() == '{"linked": true}'
@@ -282,7 +282,7 @@ def test_a_name_that_a_scale_would_take_is_refused_before_anything_is_written(tm
     """A norm of DeepSeek-V4's naming beside the weight: once that is quantized, two leaves say that they scale it."""
     source = save(tmp_path / "source", {"a.weight": noise(128, 128), "a.scale": noise(128, dtype=torch.float32)})
     assert inspect(source).contract == "plain.bf16@1"
-    violations = refused("produce", source, tmp_path / "made", "--contract", BLOCKWISE)
+    violations = refused("produce", source, tmp_path / "made", "--to", BLOCKWISE)
     assert {each["code"] for each in violations} <= {"scale-ambiguous", "layout-mixed", "scale-name-foreign"}
     assert sorted(os.listdir(tmp_path)) == ["source"]
 
@@ -296,7 +296,7 @@ def test_a_source_that_has_a_name_that_a_scale_would_get_is_in_no_contract(tmp_p
         weight = noise(3, 16, 16) if name == "experts.gate_up" else noise(16, 16)
         for number, taken in enumerate((noise(16), torch.arange(3), noise(1, 1, dtype=torch.float32))):
             source = save(tmp_path / f"{name}{number}", {name: weight, name + scale: taken})
-            assert "scale-orphan" in {each["code"] for each in refused("produce", source, tmp_path / "made", "--contract", contract)}
+            assert "scale-orphan" in {each["code"] for each in refused("produce", source, tmp_path / "made", "--to", contract)}
     assert not (tmp_path / "made").exists()
 
 
@@ -305,10 +305,10 @@ def test_a_source_that_declares_something_beside_its_configuration_is_in_no_cont
     tmp_path: Path, source: Path, name: str
 ) -> None:
     """A plan can therefore look at `config.json` alone."""
-    done("produce", source, tmp_path / "blocks", "--contract", BLOCKWISE)
+    done("produce", source, tmp_path / "blocks", "--to", BLOCKWISE)
     for folder in (shutil.copytree(source, tmp_path / "dense"), tmp_path / "blocks"):
         (folder / f"{name}.json").write_text(json.dumps({"quantization": {"quant_algo": "FP8"}}))
-        for command in (("produce", "--contract", BLOCKWISE, "--only", "embed.*"), ("decode", "--dtype", "bf16")):
+        for command in (("produce", "--to", BLOCKWISE, "--only", "embed.*"), ("decode", "--to", "plain.bf16@1")):
             assert refused(command[0], folder, tmp_path / "made", *command[1:])
         assert inspect(folder).contract is None
     registry = load_registry()
@@ -321,7 +321,7 @@ def test_odd_sizes_stay_aligned(tmp_path: Path) -> None:
     source = save(
         tmp_path / "source", {"a.weight": noise(1, 3), "b.weight": noise(3, 1), "c": torch.tensor([True] * 5), "d": torch.arange(3)}
     )
-    done("produce", source, tmp_path / "made", "--contract", BLOCKWISE)
+    done("produce", source, tmp_path / "made", "--to", BLOCKWISE)
     checkpoint = inspect(tmp_path / "made").checkpoint
     assert checkpoint is not None
     for entry in checkpoint.headers["model.safetensors"].tensors.values():
@@ -333,25 +333,25 @@ def test_an_empty_tensor_and_a_shard_of_it(tmp_path: Path) -> None:
     source = save(
         tmp_path / "source", {"a.weight": noise(16, 16)}, {"empty": torch.zeros(0), "none": torch.zeros(0, 3, dtype=torch.bfloat16)}
     )
-    done("produce", source, tmp_path / "made", "--contract", ROWWISE)
+    done("produce", source, tmp_path / "made", "--to", ROWWISE)
     assert load(tmp_path / "made")["none"].shape == (0, 3)
 
 
 @pytest.mark.parametrize(
-    "arguments", [(), ("--contract", "plain.bf16@1"), ("--contract", "hf.fp8"), ("--contract", BLOCKWISE, "--dtype", "bf16")]
+    "arguments", [(), ("--to", "plain.bf16@1"), ("--to", "hf.fp8"), ("--contract", BLOCKWISE), ("--to", BLOCKWISE, "--dtype", "bf16")]
 )
 def test_wrong_usage(tmp_path: Path, source: Path, arguments: tuple[str, ...]) -> None:
     with pytest.raises(click.UsageError):
         run("produce", source, tmp_path / "made", *arguments)
     with pytest.raises(click.UsageError, match="there is nothing at"):
-        run("produce", tmp_path / "nowhere", tmp_path / "made", "--contract", BLOCKWISE)
+        run("produce", tmp_path / "nowhere", tmp_path / "made", "--to", BLOCKWISE)
 
 
 def test_without_pytorch_the_message_says_what_to_install(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     for arguments in (
-        ("produce", source, tmp_path / "made", "--contract", BLOCKWISE),
-        ("decode", source, tmp_path / "made", "--dtype", "bf16"),
+        ("produce", source, tmp_path / "made", "--to", BLOCKWISE),
+        ("decode", source, tmp_path / "made", "--to", "plain.bf16@1"),
     ):
         with pytest.raises(click.UsageError, match=r"pip install 'tensorhub-contracts\[torch\]'"):
             run(*arguments)
@@ -359,7 +359,7 @@ def test_without_pytorch_the_message_says_what_to_install(tmp_path: Path, source
 
 def test_help_and_refusals_import_no_pytorch(tmp_path: Path, source: Path) -> None:
     """What headers alone decide is answered as fast as an inspection."""
-    told = ["produce", str(source), str(tmp_path / "made"), "--contract", BLOCKWISE, "--skip", "*"]
+    told = ["produce", str(source), str(tmp_path / "made"), "--to", BLOCKWISE, "--skip", "*"]
     for arguments in (["--help"], ["produce", "--help"], told):
         command = [sys.executable, "-X", "importtime", str(TENSORHUB), *arguments]
         process = subprocess.run(command, capture_output=True, text=True, env=environment())
@@ -372,9 +372,9 @@ def test_a_destination_is_never_overwritten(tmp_path: Path, source: Path) -> Non
     (tmp_path / "file").write_text("mine")
     (tmp_path / "folder").mkdir()
     for name in ("link", "file", "folder"):
-        (violation,) = refused("produce", source, tmp_path / name, "--contract", ROWWISE)
+        (violation,) = refused("produce", source, tmp_path / name, "--to", ROWWISE)
         assert violation["code"] == "destination-exists"
-    assert refused("produce", source, source, "--contract", ROWWISE)[0]["code"] == "destination-exists"
+    assert refused("produce", source, source, "--to", ROWWISE)[0]["code"] == "destination-exists"
     assert sorted(os.listdir(tmp_path)) == ["file", "folder", "link"]
 
 
@@ -386,7 +386,7 @@ def test_transformers_reads_what_is_produced(tmp_path: Path, tied: bool) -> None
     sizes = {**_SIZES, "hidden_size": 256, "intermediate_size": 384, "head_dim": 64, "tie_word_embeddings": tied}
     _built(lambda: LlamaForCausalLM(LlamaConfig(**sizes))).save_pretrained(tmp_path / "dense")
     skip = ("--skip", "*embed*") if tied else ("--skip", "*embed*", "--skip", "lm_head.weight")
-    report = done("produce", tmp_path / "dense", tmp_path / "made", "--contract", BLOCKWISE, *skip)
+    report = done("produce", tmp_path / "dense", tmp_path / "made", "--to", BLOCKWISE, *skip)
     assert len(report["quantized"]) == 14
     config = json.loads((tmp_path / "made" / "config.json").read_text())
     assert sorted(config["quantization_config"]["modules_to_not_convert"]) == ["lm_head", "model.embed_tokens"]
@@ -403,7 +403,7 @@ def test_transformers_reads_what_is_produced(tmp_path: Path, tied: bool) -> None
 
 def test_a_llama_of_sizes_that_leave_partial_blocks(tmp_path: Path) -> None:
     report = done(
-        "produce", dense_llama(tmp_path / "dense"), tmp_path / "made", "--contract", BLOCKWISE, "--skip", "*embed*", "--skip", "lm_head.*"
+        "produce", dense_llama(tmp_path / "dense"), tmp_path / "made", "--to", BLOCKWISE, "--skip", "*embed*", "--skip", "lm_head.*"
     )
     assert inspect(tmp_path / "made").unit_count == len(report["quantized"]) == 14
     assert report["files_copied"] == ["generation_config.json"]

@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-import tensorhub_decoders.converting.fp8_quantization as module
+import tensorhub_decoders.upcast.cutting as cutting
 import torch
 from tensorhub_decoders.converting.fp8_quantization import NotFiniteError, quantize_block_scaled, quantize_row_scaled, quantize_unscaled
 from tensorhub_decoders.upcast.reference import dequantize_block_scaled, dequantize_row_scaled
@@ -50,12 +50,12 @@ def independent_blocks(weight: torch.Tensor, rows: int, columns: int) -> tuple[A
 
 @pytest.fixture(params=[1 << 20, 3000], ids=lambda elements: f"strips-{elements}", autouse=True)
 def strips(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "STRIP_ELEMENTS", request.param)
+    monkeypatch.setattr(cutting, "STRIP_ELEMENTS", request.param)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_every_16_bit_value_is_rounded_as_ml_dtypes_and_float64_round_it(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "STRIP_ELEMENTS", 1 << 14)
+    monkeypatch.setattr(cutting, "STRIP_ELEMENTS", 1 << 14)
     every = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(dtype)
     finite = every[every.isfinite()]
     assert len(finite) > 63_000

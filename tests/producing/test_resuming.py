@@ -46,10 +46,10 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("command", ["produce", "decode"])
 def test_killed_at_random_and_run_again(tmp_path: Path, source: Path, command: str) -> None:
     if command == "produce":
-        arguments = ["produce", str(source), "DST", "--contract", BLOCKWISE, *SKIP]
+        arguments = ["produce", str(source), "DST", "--to", BLOCKWISE, *SKIP]
     else:
-        done("produce", source, tmp_path / "fp8", "--contract", BLOCKWISE, *SKIP)
-        arguments = ["decode", str(tmp_path / "fp8"), "DST", "--dtype", "f32"]
+        done("produce", source, tmp_path / "fp8", "--to", BLOCKWISE, *SKIP)
+        arguments = ["decode", str(tmp_path / "fp8"), "DST", "--to", "plain.f32@1"]
     request = {"arguments": arguments, "destination": str(tmp_path / "made"), "kills": KILLS, "factor": 0.7, "seed": 11}
     script = Path(__file__).parents[1] / "support" / "interrupts.py"
     process = subprocess.run(
@@ -78,7 +78,7 @@ def test_killed_at_random_and_run_again(tmp_path: Path, source: Path, command: s
 def test_the_executable_is_killed_and_goes_on(tmp_path: Path, source: Path) -> None:
     """The same with the real command line: killed as soon as the first shard is finished."""
     target = tmp_path / "made"
-    command = [str(TENSORHUB), "produce", str(source), str(target), "--contract", ROWWISE, "--skip", "*embed*", "--skip", "*.down.*"]
+    command = [str(TENSORHUB), "produce", str(source), str(target), "--to", ROWWISE, "--skip", "*embed*", "--skip", "*.down.*"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment())
     first = tmp_path / "made.partial" / "checkpoint" / "model-00001-of-00006.safetensors"
     while process.poll() is None and not first.exists():
@@ -99,7 +99,7 @@ def test_the_executable_is_killed_and_goes_on(tmp_path: Path, source: Path) -> N
 def test_a_full_disk_is_reported_and_a_rerun_keeps_what_is_finished(
     tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    arguments = ("produce", source, tmp_path / "made", "--contract", BLOCKWISE, *SKIP)
+    arguments = ("produce", source, tmp_path / "made", "--to", BLOCKWISE, *SKIP)
     interrupted_after(3, monkeypatch, OSError(number, os.strerror(number)))
     found = run(*arguments)
     assert found.code == 3
@@ -115,7 +115,7 @@ def test_a_full_disk_is_reported_and_a_rerun_keeps_what_is_finished(
     monkeypatch.undo()
     assert done(*arguments)["shards_resumed"] == 3
     assert {name: (tmp_path / "made" / name).stat().st_ino for name in inodes} == inodes
-    done("produce", source, tmp_path / "whole", "--contract", BLOCKWISE, *SKIP)
+    done("produce", source, tmp_path / "whole", "--to", BLOCKWISE, *SKIP)
     assert digests(tmp_path / "made") == digests(tmp_path / "whole")
 
 
@@ -125,13 +125,13 @@ def test_a_file_system_that_is_really_full(tmp_path: Path, source: Path) -> None
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1500k", "none", tmp_path / "small"], capture_output=True).returncode:
         pytest.skip("this container does not let root mount")
     try:
-        arguments = ("produce", source, tmp_path / "small" / "made", "--contract", BLOCKWISE, *SKIP)
+        arguments = ("produce", source, tmp_path / "small" / "made", "--to", BLOCKWISE, *SKIP)
         found = run(*arguments)
         assert found.code == 3
         assert "No space left on device" in found.err
         subprocess.run(["mount", "-o", "remount,size=60m", tmp_path / "small"], check=True)
         assert 0 < done(*arguments)["shards_resumed"] < 6
-        done("produce", source, tmp_path / "whole", "--contract", BLOCKWISE, *SKIP)
+        done("produce", source, tmp_path / "whole", "--to", BLOCKWISE, *SKIP)
         assert digests(tmp_path / "small" / "made") == digests(tmp_path / "whole")
     finally:
         subprocess.run(["umount", tmp_path / "small"], check=True)
@@ -139,7 +139,7 @@ def test_a_file_system_that_is_really_full(tmp_path: Path, source: Path) -> None
 
 def test_a_folder_that_cannot_be_written_is_reported(tmp_path: Path, source: Path) -> None:
     (tmp_path / "file").write_text("")
-    found = run("produce", source, tmp_path / "file" / "made", "--contract", BLOCKWISE, *SKIP)
+    found = run("produce", source, tmp_path / "file" / "made", "--to", BLOCKWISE, *SKIP)
     assert found.code == 3
     assert "Not a directory" in found.err
 
@@ -147,7 +147,7 @@ def test_a_folder_that_cannot_be_written_is_reported(tmp_path: Path, source: Pat
 @pytest.fixture
 def unfinished(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, ...]:
     """A command, interrupted when two shards were finished."""
-    arguments = ("produce", source, tmp_path / "made", "--contract", BLOCKWISE, *SKIP)
+    arguments = ("produce", source, tmp_path / "made", "--to", BLOCKWISE, *SKIP)
     interrupted_after(2, monkeypatch, KeyboardInterrupt())
     with pytest.raises(click.Abort):
         run(*arguments)
@@ -162,7 +162,7 @@ def test_other_arguments_are_refused_and_the_same_go_on(tmp_path: Path, unfinish
         assert {"skip", "only"} & {each["object"] for each in violations}
         assert "Remove" in violations[0]["remedy"]
     (command, source, target, _, _, *skip) = unfinished
-    assert "contract" in {each["object"] for each in refused(command, source, target, "--contract", "cozy.fp8-storage@1", *skip)}
+    assert "contract" in {each["object"] for each in refused(command, source, target, "--to", "cozy.fp8-storage@1", *skip)}
     assert done(*unfinished)["shards_resumed"] == 2
 
 
@@ -194,13 +194,13 @@ def test_shards_that_are_not_as_they_were_noted_are_written_again(tmp_path: Path
         (work / "tokenizer.json").write_text("half")
         (work / "stale.json").write_text("not of the source any more")
     assert done(*unfinished)["shards_resumed"] == (1 if harm in ("shorter", "other header", "gone") else 2)
-    done("produce", unfinished[1], tmp_path / "whole", "--contract", BLOCKWISE, *SKIP)
+    done("produce", unfinished[1], tmp_path / "whole", "--to", BLOCKWISE, *SKIP)
     assert digests(tmp_path / "made") == digests(tmp_path / "whole")
     assert not (tmp_path / "made.partial").exists()
 
 
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path, source: Path) -> None:
-    arguments = ("produce", source, tmp_path / "made", "--contract", BLOCKWISE, *SKIP)
+    arguments = ("produce", source, tmp_path / "made", "--to", BLOCKWISE, *SKIP)
     (tmp_path / "made.partial").mkdir()
     (tmp_path / "made.partial" / "thesis.tex").write_text("mine")
     (violation,) = refused(*arguments)
@@ -250,7 +250,7 @@ def test_two_at_once(tmp_path: Path, source: Path, unfinished: tuple[Any, ...]) 
 
 
 def test_killed_between_the_rename_and_the_end(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    arguments = ("produce", source, tmp_path / "made", "--contract", BLOCKWISE, *SKIP)
+    arguments = ("produce", source, tmp_path / "made", "--to", BLOCKWISE, *SKIP)
 
     def killed(output: UnfinishedOutput) -> None:
         raise KeyboardInterrupt
@@ -277,7 +277,7 @@ def test_a_source_that_changes_meanwhile_is_refused(tmp_path: Path, monkeypatch:
         return right(descriptor, data, place)
 
     monkeypatch.setattr(shard_writing.os, "pwrite", pwrite)
-    (violation,) = refused("produce", source, tmp_path / "made", "--contract", BLOCKWISE)
+    (violation,) = refused("produce", source, tmp_path / "made", "--to", BLOCKWISE)
     assert violation["code"] == "file-changed"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["source"]
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-import tensorhub_decoders.converting.dequantize as decoding
+import tensorhub_decoders.upcast.strips as decoding
 import torch
 
 from tensorhub_contracts.commands import main
@@ -36,33 +36,33 @@ def test_a_bar_appears_on_a_terminal_when_it_takes_long() -> None:
 
 def test_no_bar_and_no_report_on_the_other_stream(tmp_path: Path) -> None:
     source = save(tmp_path / "source", {"a.weight": noise(16, 16)})
-    found = run("produce", source, tmp_path / "a", "--contract", ROWWISE)
+    found = run("produce", source, tmp_path / "a", "--to", ROWWISE)
     assert found.err == "quantizing 1 tensor:\n  a.weight  [16, 16]\n"
     assert found.out.startswith(f"{tmp_path / 'a'}\n  contract  {ROWWISE}  sha256:")
     report = tmp_path / "report.json"
-    found = run("decode", tmp_path / "a", tmp_path / "b", "--dtype", "f32", "--output", f"json={report}", "--output", "text")
+    found = run("decode", tmp_path / "a", tmp_path / "b", "--to", "plain.f32@1", "--output", f"json={report}", "--output", "text")
     assert json.loads(report.read_text())["decoded"] == ["a.weight"]
     assert "decoded   1 tensor" in found.out
 
 
 def test_a_refusal_names_everything_on_standard_error_and_is_a_problem_as_json(tmp_path: Path) -> None:
     source = save(tmp_path / "source", {"a.weight": noise(16, 15), "b.weight": noise(16, 14)})
-    found = run("produce", source, tmp_path / "a", "--contract", ROWWISE)
+    found = run("produce", source, tmp_path / "a", "--to", ROWWISE)
     assert (found.code, found.out) == (1, "")
     assert [line.partition(":")[0] for line in found.err.splitlines()] == ["weight-alignment"] * 2
-    problem = run("produce", source, tmp_path / "a", "--contract", ROWWISE, "--output", "json").report
+    problem = run("produce", source, tmp_path / "a", "--to", ROWWISE, "--output", "json").report
     assert problem["type"] == "urn:tensorhub:refusal:weight-alignment"
     assert problem["status"] == 422
 
 
 def test_a_wrong_bit_exits_with_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    done("produce", save(tmp_path / "source", {"a.weight": noise(16, 16)}), tmp_path / "fp8", "--contract", ROWWISE)
+    done("produce", save(tmp_path / "source", {"a.weight": noise(16, 16)}), tmp_path / "fp8", "--to", ROWWISE)
 
     def wrong(weight: torch.Tensor, scale: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         return out.zero_()
 
     monkeypatch.setattr(decoding, "upcast_row_scaled", wrong)
-    monkeypatch.setattr(sys, "argv", ["tensorhub", "decode", str(tmp_path / "fp8"), str(tmp_path / "dense"), "--dtype", "bf16"])
+    monkeypatch.setattr(sys, "argv", ["tensorhub", "decode", str(tmp_path / "fp8"), str(tmp_path / "dense"), "--to", "plain.bf16@1"])
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 3

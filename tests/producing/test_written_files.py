@@ -24,7 +24,7 @@ def source(tmp_path: Path) -> Path:
 def test_files_have_the_permissions_that_the_umask_leaves(tmp_path: Path, source: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
-        done("produce", source, tmp_path / "made", "--contract", BLOCKWISE)
+        done("produce", source, tmp_path / "made", "--to", BLOCKWISE)
     finally:
         os.umask(before)
     modes = {path.name: oct(stat.S_IMODE(path.stat().st_mode)) for path in (tmp_path / "made").iterdir()}
@@ -34,9 +34,9 @@ def test_files_have_the_permissions_that_the_umask_leaves(tmp_path: Path, source
 
 @needs_proc
 def test_no_file_stays_open(tmp_path: Path, source: Path) -> None:
-    done("produce", source, tmp_path / "first", "--contract", BLOCKWISE)
+    done("produce", source, tmp_path / "first", "--to", BLOCKWISE)
     before = os.listdir("/proc/self/fd")
-    done("produce", source, tmp_path / "made", "--contract", BLOCKWISE)
+    done("produce", source, tmp_path / "made", "--to", BLOCKWISE)
     assert os.listdir("/proc/self/fd") == before
 
 
@@ -60,7 +60,7 @@ def test_each_file_is_on_the_disk_before_it_gets_its_name_and_its_name_is_afterw
 
     monkeypatch.setattr(shard_writing.os, "fsync", flushing)
     monkeypatch.setattr(Path, "rename", renaming)
-    done("produce", source, tmp_path / "made", "--contract", BLOCKWISE)
+    done("produce", source, tmp_path / "made", "--to", BLOCKWISE)
     renames = [place for place, event in enumerate(seen) if event[0] == "rename"]
     assert len(renames) >= 6  # five files and their folder; and the state
     for place in renames:

@@ -36,11 +36,11 @@ def remedy(folder: Path, accepted: str) -> str:
 @pytest.mark.parametrize("source", PLAIN)
 def test_what_can_be_produced_is_said_and_can_be(source: str, accepted: str, tmp_path: Path) -> None:
     folder = sample(tmp_path / "source", source)
-    command = re.search(r"`tensorhub (produce) SRC DST --contract (\S+)`", remedy(folder, accepted))
+    command = re.search(r"`tensorhub (produce) SRC DST --to (\S+)`", remedy(folder, accepted))
     assert command is not None
     assert command[2] == accepted
     skipped = ("--skip", "*") if accepted == "cozy.fp8-rowwise@1" else ()  # 19 columns are no multiple of 16
-    done = tensorhub("produce", folder, tmp_path / "made", "--contract", command[2], *skipped)
+    done = tensorhub("produce", folder, tmp_path / "made", "--to", command[2], *skipped)
     assert done.code in ((0, 1) if skipped else (0,)), done.err
     assert "No such command" not in done.err
 
@@ -54,7 +54,7 @@ def test_what_cannot_be_made_is_not_promised(source: str, accepted: str, tmp_pat
 @pytest.mark.parametrize("source", QUANTIZED)
 def test_what_can_be_decoded_is_said(source: str, accepted: str, tmp_path: Path) -> None:
     dtype = accepted.partition(".")[2].partition("@")[0]
-    assert f"`tensorhub decode SRC DST --dtype {dtype}`" in remedy(sample(tmp_path, source), accepted)
+    assert f"`tensorhub decode SRC DST --to plain.{dtype}@1`" in remedy(sample(tmp_path, source), accepted)
     assert dtype in tensorhub("decode", "--help").out
 
 
@@ -69,7 +69,7 @@ def test_the_remedy_for_a_component_of_a_pipeline_names_it_and_works(tmp_path: P
     with pytest.raises(Refusal) as caught:
         satisfies(inspect(pipeline, "transformer"), derive_execution_lanes(), demand)
     said = caught.value.violations[0].remedy
-    command = re.search(r"`tensorhub (produce) SRC DST (--contract \S+ --component \S+)`", said)
+    command = re.search(r"`tensorhub (produce) SRC DST (--to \S+ --component \S+)`", said)
     assert command is not None, said
     done = tensorhub("produce", pipeline, tmp_path / "made", *command[2].split())
     assert done.code == 0, done.err

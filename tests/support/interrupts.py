@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 import tensorhub_decoders.converting.convert
-import tensorhub_decoders.converting.dequantize
+import tensorhub_decoders.converting.decoded_values
 import tensorhub_decoders.converting.fp8_quantization  # noqa: F401  # imported before the forks
 import torch
 

@@ -1,4 +1,4 @@
-"""`tensorhub decode`: make an unquantized checkpoint of an FP8 one."""
+"""`tensorhub decode`: make an unquantized checkpoint of a quantized one."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from tensorhub_contracts.commands.outputs import Output, chosen_outputs, output_
 from tensorhub_contracts.errors import Refusal
 from tensorhub_decoders.commands.options import apply, component_option, inspect_source, require_torch
 from tensorhub_decoders.commands.report import announce, make_report, report_refusal, write_report
-from tensorhub_decoders.converting.decode import WIDE_FLOAT, decode, plan_decoding
+from tensorhub_decoders.converting.decode import decode, decoded_contracts, plan_decoding
 
 
 @click.command("decode")
 @click.argument("source", metavar="SRC", type=click.Path(path_type=Path))
 @click.argument("destination", metavar="DST", type=click.Path(path_type=Path))
-@click.option("--dtype", required=True, type=click.Choice(tuple(WIDE_FLOAT)), help="What the matrices of DST are to be.")
+@click.option("--to", "contract", required=True, type=click.Choice(decoded_contracts()), help="The contract that DST is to be in.")
 @click.option("--allow-nan", is_flag=True, help="Keep NaN that the weights of SRC hold. Without it, they are refused.")
 @component_option("Decode")
 @output_option(("text", "json"))
-def command(source: Path, destination: Path, dtype: str, allow_nan: bool, component: str, outputs: tuple[Output, ...]) -> None:
-    """Decode the FP8 checkpoint SRC, and write it to the new folder DST as an unquantized one.
+def command(source: Path, destination: Path, contract: str, allow_nan: bool, component: str, outputs: tuple[Output, ...]) -> None:
+    """Decode the quantized checkpoint SRC, and write it to the new folder DST as an unquantized one.
 
-    SRC is in hf.fp8-blockwise@1, cozy.fp8-rowwise@1 or cozy.fp8-storage@1. Each weight is compared, bit for bit, with what
-    the reference dequant of its contract gives before it is written. Vectors and scalars keep their dtype; an unquantized matrix
+    SRC is in a contract that an installed decoder upcasts, shipped or of a plugin: the one that loading takes decodes it. If
+    the contract's reference dequant is known here, each weight is compared with it, bit for bit, before it is written; else
+    the report says that nothing was compared. Vectors and scalars keep their dtype; an unquantized matrix
     of another dtype is cast, because an unquantized contract has one. The quantization declaration is removed.
 
     Of a pipeline, one component is converted, and DST is the pipeline with copies of the others.
@@ -37,10 +38,10 @@ def command(source: Path, destination: Path, dtype: str, allow_nan: bool, compon
     require_torch("decode")
     try:
         inspected = inspect_source(source, component)
-        decoding = plan_decoding(inspected, dtype, allow_nan=allow_nan)
-        announce(f"casting to {dtype}, as the units are,", decoding.plan.steps("cast"))
+        decoding = plan_decoding(inspected, contract, allow_nan=allow_nan)
+        announce(f"casting to {decoding.dtype.lower()}, as the units are,", decoding.plan.steps("cast"))
         decoded = apply("decoding", lambda progress: decode(inspected, decoding, destination, progress))
     except Refusal as refusal:
         report_refusal(outputs, refusal)
         return
-    write_report(outputs, make_report(inspected, decoding.plan, decoded, str(destination)))
+    write_report(outputs, make_report(inspected, decoding.plan, decoded, str(destination), reference=decoding.reference))

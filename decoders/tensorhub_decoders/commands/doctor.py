@@ -22,8 +22,11 @@ from tensorhub_contracts.reports.summary import size_in_words
 class Diagnosis:
     """What was found, and what is wrong with it."""
 
+    #: Whether what is there fits together.
     consistent: bool
+    #: What does not.
     problems: tuple[Problem, ...]
+    #: What is there.
     environment: EnvironmentFacts
 
 

@@ -41,29 +41,41 @@ class ArchitectureType(click.ParamType[Any]):
 class KernelList:
     """The kernels of this release."""
 
+    #: The kernels.
     kernels: tuple[Kernel, ...]
 
 
 @attrs.frozen
 class BuiltKernel:
-    """One kernel in a cubin that was built; `size` is of the cubin, which kernels of one source share."""
+    """One kernel in a cubin that was built."""
 
+    #: Its name.
     kernel: str
+    #: The exact target, as in sm_90a.
     architecture: str
+    #: The registers that a thread takes.
     registers: int
+    #: The bytes that a thread stores to and loads from local memory because registers do not suffice.
     spill_bytes: int
+    #: The bytes of the cubin, which kernels of one source share.
     size: int
+    #: The digest of the cubin.
     digest: str
+    #: Where the cubin lies.
     file: str
 
 
 @attrs.frozen
 class NotBuilt:
-    """A kernel that an architecture does not have, or that NVRTC refused, and why."""
+    """A kernel that was not built."""
 
+    #: Its name.
     kernel: str
+    #: The target that it was to be built for.
     architecture: str
+    #: Whether NVRTC refused it; else the architecture does not have it.
     refused: bool
+    #: Why it was not built.
     reason: str
 
 
@@ -71,8 +83,11 @@ class NotBuilt:
 class BuildReport:
     """What a build wrote."""
 
+    #: The folder.
     folder: str
+    #: The kernels in the cubins that were built.
     built: tuple[BuiltKernel, ...]
+    #: The others.
     not_built: tuple[NotBuilt, ...]
 
 

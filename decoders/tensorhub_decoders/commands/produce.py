@@ -12,13 +12,13 @@ from tensorhub_contracts.reports.printable import printable
 from tensorhub_decoders.commands.options import apply, component_option, inspect_source, require_torch
 from tensorhub_decoders.commands.report import announce, make_report, report_refusal, write_report
 from tensorhub_decoders.converting.choose_matrices import vocabulary_matrices
-from tensorhub_decoders.converting.produce import PRODUCED, plan_production, produce
+from tensorhub_decoders.converting.produce import plan_production, produce, produced_contracts
 
 
 @click.command("produce")
 @click.argument("source", metavar="SRC", type=click.Path(path_type=Path))
 @click.argument("destination", metavar="DST", type=click.Path(path_type=Path))
-@click.option("--contract", required=True, type=click.Choice(PRODUCED), help="The contract that DST is to be in.")
+@click.option("--to", "contract", required=True, type=click.Choice(produced_contracts()), help="The contract that DST is to be in.")
 @click.option(
     "--skip", multiple=True, metavar="PATTERN", help="Leave the matrices unquantized whose names match, as in '*embed*'. May be repeated."
 )

@@ -29,42 +29,63 @@ _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
 
 @attrs.frozen
 class File:
-    """A file beside the weights that was not copied, and why."""
+    """A file beside the weights that was not copied."""
 
+    #: Its path below SRC.
     name: str
+    #: Why it was not.
     reason: str
 
 
 @attrs.frozen
 class Report:
-    """What a conversion did: names of the tensors that were changed, counts of the others, bytes of all tensors.
+    """What a conversion did. Of a pipeline, all of this is about one component, but for what was copied or not."""
 
-    Of a pipeline, all of this is about `component`, but for the components and files that were copied or not.
-    """
-
+    #: Where the source lies.
     source: str
+    #: The component that was converted, or empty.
     component: str
+    #: The contract that the source is in.
     source_contract: str
+    #: The digest of its headers.
     source_headers: str
+    #: Where the result lies.
     destination: str
+    #: The contract that the result is in.
     contract: str
+    #: The digest of that contract.
     digest: str
+    #: The digest of the result's headers.
     headers: str
+    #: The names of the tensors that were quantized.
     quantized: tuple[str, ...]
+    #: The names of the weights that were decoded.
     decoded: tuple[str, ...]
+    #: The names of the matrices that were cast to another dtype.
     cast: tuple[str, ...]
+    #: How many units were there already, and stay as they are.
     units_kept: int
+    #: How many tensors were copied.
     copied_tensors: int
+    #: The bytes of all tensors of the source.
     bytes_before: int
+    #: The bytes of all tensors of the result.
     bytes_after: int
+    #: How many shards the result has.
     shards: int
+    #: How many of them an earlier run had finished.
     shards_resumed: int
+    #: The other components of the pipeline.
     components_copied: tuple[str, ...]
+    #: The files beside the weights that were copied, by their paths below SRC and DST.
     files_copied: tuple[str, ...]
+    #: Those that were not.
     files_not_copied: tuple[File, ...]
+    #: The reference dequant that each decoded weight was compared with, bit for bit; empty if there was nothing to compare it with.
+    reference_dequant: str
 
 
-def make_report(source: Inspection, plan: ConversionPlan, converted: ConversionResult, destination: str) -> Report:
+def make_report(source: Inspection, plan: ConversionPlan, converted: ConversionResult, destination: str, *, reference: str = "") -> Report:
     """Return the report of a conversion that was carried out."""
     before, found = source.checkpoint, converted.inspection.checkpoint
     assert before is not None  # proved contracts have one
@@ -91,6 +112,7 @@ def make_report(source: Inspection, plan: ConversionPlan, converted: ConversionR
         components_copied=tuple(plan.others),
         files_copied=converted.companions.copied,
         files_not_copied=tuple(File(*each) for each in converted.companions.left),
+        reference_dequant=reference,
     )
 
 
@@ -133,8 +155,10 @@ def _lines(report: Report) -> Iterator[str]:
     yield f"  headers   {report.headers}"
     changed = {"quantized": report.quantized, "decoded": report.decoded, "cast": report.cast}
     yield from (f"  {what:<9} {_tensors(len(names))}" for what, names in changed.items() if names)
+    if report.decoded and not report.reference_dequant:
+        yield f"  compared  nothing: no reference formula of {report.source_contract} is known here"
     if report.units_kept:
-        yield f"  passed    {report.units_kept:,} units that were there already, byte for byte"
+        yield f"  kept      {report.units_kept:,} units that were there already, byte for byte"
     yield f"  copied    {_tensors(report.copied_tensors)}, byte for byte"
     shards = "1 shard" if report.shards == 1 else f"{report.shards:,} shards"
     resumed = f", {report.shards_resumed:,} of them from an earlier run" if report.shards_resumed else ""

@@ -38,26 +38,32 @@ Others = Mapping[str, Checkpoint | None]
 
 @attrs.frozen
 class CompanionFiles:
-    """The files that are copied and those that are not, each with the reason; by their paths below SRC and DST."""
+    """What becomes of the files beside the weights, by their paths below SRC and DST."""
 
+    #: Those that are copied.
     copied: tuple[str, ...]
+    #: Those that are not, each with the reason.
     left: tuple[tuple[str, str], ...]
 
 
-def companion_files(checkpoint: Checkpoint, others: Others) -> CompanionFiles:
+def companion_files(checkpoint: Checkpoint, others: Others, outdated: Collection[str] = ()) -> CompanionFiles:
     """Sort the files that lie beside the shards, without `config.json`, the shards themselves and their index.
 
     Folders, weights in any format, pickles under any name and files from 64 MB on are not copied. Beside a checkpoint
-    that is a single file named by its path, only `config.json` is known to belong to it. If a component is converted,
+    that is a single file named by its path, only `config.json` is known to belong to it. Nor are those copied that are
+    `outdated`: they declare a layout that the result is not in. If a component is converted,
     the files in the root of its pipeline and in `others` are sorted by the same rule; their shards are not in the result.
     """
     if not Path(checkpoint.path).is_dir():
         return CompanionFiles((), ())
     own = {*checkpoint.headers, checkpoint.index_name, "config.json"}
     if not checkpoint.component:
-        return _sorted(folder_of(checkpoint), "", own)
+        return _sorted(folder_of(checkpoint), "", own, outdated=outdated)
     root = Path(checkpoint.path)
-    sorted_files = [_sorted(root, "", {checkpoint.component, *others}), _sorted(folder_of(checkpoint), checkpoint.component, own)]
+    sorted_files = [
+        _sorted(root, "", {checkpoint.component, *others}),
+        _sorted(folder_of(checkpoint), checkpoint.component, own, outdated=outdated),
+    ]
     for name, other in others.items():
         headers, index = ((), "") if other is None else (other.headers, other.index_name)
         sorted_files.append(_sorted(root / name, name, headers, index))
@@ -92,14 +98,14 @@ def folder_of(checkpoint: Checkpoint) -> Path:
     return path / checkpoint.component if path.is_dir() else path.parent
 
 
-def _sorted(folder: Path, below: str, own: Collection[str], index: str = "") -> CompanionFiles:
-    """Sort the files of a folder without `own`; the one that is the index of its weights is copied."""
+def _sorted(folder: Path, below: str, own: Collection[str], index: str = "", outdated: Collection[str] = ()) -> CompanionFiles:
+    """Sort the files of a folder without `own`; the one that is the index of its weights is copied, and what is outdated is not."""
     copied, left = [], []
     for name in sorted(os.listdir(folder)):
         if name in own:
             continue
         place = f"{below}/{name}" if below else name
-        reason = "" if name == index else _reason(folder / name)
+        reason = "" if name == index else "it declares the layout of the source" if name in outdated else _reason(folder / name)
         if reason:
             left.append((place, reason))
         else:

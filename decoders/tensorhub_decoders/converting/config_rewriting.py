@@ -8,18 +8,22 @@ from typing import Any, Final
 
 from tensorhub_contracts.checkpoints.geometry import Geometry
 from tensorhub_contracts.inspection.declaration_words import MODULE_LISTS
+from tensorhub_contracts.registry.contract import Contract
 
 #: The module list that this distribution writes.
 _LIST: Final = "modules_to_not_convert"
+
+#: The keys of a declaration in the order in which releases write them; others follow.
+_KEYS: Final = ("quant_method", "fmt", "activation_scheme", "weight_block_size")
 
 #: A tensor of experts, one by one (`experts.3.up_proj.weight`) or stacked (`experts.down_proj`).
 _EXPERTS: Final = re.compile(r"(.+\.experts)\.")
 
 
-def declare_blockwise(
-    config: Mapping[str, Any], unquantized: Mapping[str, Geometry], units: Collection[str], converted: Collection[str]
+def declare(
+    contract: Contract, config: Mapping[str, Any], unquantized: Mapping[str, Geometry], units: Collection[str], converted: Collection[str]
 ) -> dict[str, Any]:
-    """Return a configuration that declares `hf.fp8-blockwise@1`.
+    """Return a configuration that declares a contract whose declaration stands in `quantization_config`.
 
     `unquantized` are the tensors that stay as they are, `units` the weights that are quantized in the end, and `converted` those of
     them that have just become so. A declaration that is there already stays, in its place, but for its lists of modules:
@@ -27,8 +31,7 @@ def declare_blockwise(
     """
     modules = unquantized_modules(config, unquantized, units)
     if not any(isinstance(place.get("quantization_config"), Mapping) for place in _places(config)):
-        block = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
-        return {**config, "quantization_config": {**block, _LIST: modules}}
+        return {**config, "quantization_config": {**_declaration(contract), _LIST: modules}}
     now_units = [_module(name) for name in converted]
 
     def with_lists(declared: Mapping[str, Any]) -> dict[str, Any]:
@@ -38,6 +41,14 @@ def declare_blockwise(
         return {**{key: value for key, value in declared.items() if key not in MODULE_LISTS}, _LIST: kept + missing}
 
     return _replaced(config, with_lists)
+
+
+def _declaration(contract: Contract) -> dict[str, Any]:
+    """Return what a contract asks of a declaration, key by key; of several values that will do, the first."""
+    (declares,) = [each for each in contract.declares if each.source == "quantization_config"]
+    asked = {each.key: each.any_of[0] if each.any_of else each.equals for each in declares.require if not each.null}
+    ordered = sorted(asked, key=lambda key: _KEYS.index(key) if key in _KEYS else len(_KEYS))
+    return {key: list(value) if isinstance(value := asked[key], tuple) else value for key in ordered}
 
 
 def unquantized_modules(config: Mapping[str, Any], unquantized: Mapping[str, Geometry], units: Collection[str]) -> list[str]:

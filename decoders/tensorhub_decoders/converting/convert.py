@@ -1,11 +1,11 @@
-"""Carries out a planned conversion: one tensor in memory at a time, one shard after another, all of it or nothing."""
+"""Carries out a planned conversion: a few tensors in memory at a time, one shard after another, all of it or nothing."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -16,15 +16,19 @@ from tensorhub_contracts import inspect
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
 from tensorhub_contracts.checkpoints.read import read_checkpoint
 from tensorhub_contracts.errors import FaultError, Refusal, Violation
+from tensorhub_contracts.inspection.derived import renamed
 from tensorhub_contracts.inspection.result import Inspection
 from tensorhub_decoders.converting.companion_files import MODEL_INDEX, CompanionFiles, companion_files, folder_of
 from tensorhub_decoders.converting.output_errors import output_error
-from tensorhub_decoders.converting.plan import ConversionPlan, Step
+from tensorhub_decoders.converting.plan import ConversionPlan, ShardPlan, Step
 from tensorhub_decoders.converting.resume import UnfinishedOutput, conversion_request, require_unchanged
 from tensorhub_decoders.converting.shard_writing import FilePlan, ShardFile, write_whole
 from tensorhub_decoders.reading import TensorReader
 
-#: Makes what a step writes from what it reads, by role. Raises `Refusal` for values that cannot be converted.
+#: Yields each of some steps of one shard with its tensors by role, in any order, and holds none of them afterwards.
+Fetch = Callable[[TensorReader, Sequence[Step]], Iterator[tuple[Step, Mapping[str, torch.Tensor]]]]
+
+#: Makes what a step writes of what was fetched for it, by role. Raises `Refusal` for values that cannot be converted.
 Apply = Callable[[Step, Mapping[str, torch.Tensor]], Mapping[str, torch.Tensor]]
 
 #: Called with how many bytes of the result there are, and how many there will be.
@@ -36,18 +40,34 @@ _PIECE: Final = 8 << 20
 
 @attrs.frozen
 class ConversionResult:
-    """What there is at the end: the inspection of what was converted, the files beside it, and how many shards were finished before."""
+    """What there is at the end."""
 
+    #: The inspection of what was converted.
     inspection: Inspection
+    #: The files beside it.
     companions: CompanionFiles
+    #: How many shards an earlier run had finished.
     resumed: int
 
 
+def as_stored(reader: TensorReader, steps: Sequence[Step]) -> Iterator[tuple[Step, Mapping[str, torch.Tensor]]]:
+    """Fetch what steps read, as it is stored, one step at a time."""
+    return ((step, {role: reader.read(name) for role, name in step.read.items()}) for step in steps)
+
+
 def convert(
-    source: Inspection, plan: ConversionPlan, destination: Path, apply: Apply, options: Mapping[str, str], progress: Progress | None
+    source: Inspection,
+    plan: ConversionPlan,
+    destination: Path,
+    apply: Apply,
+    options: Mapping[str, str],
+    progress: Progress | None,
+    *,
+    fetch: Fetch = as_stored,
 ) -> ConversionResult:
     """Write a planned conversion to `destination`, by way of the folder `destination`.partial.
 
+    What is copied is copied byte for byte; for every other step, `fetch` brings tensors and `apply` makes of them what is written.
     For a component of a pipeline, what is written is a pipeline: the other components are copied, byte for byte.
     `options` names everything besides the source and the plan that decides on a value. A rerun with the same source
     and options keeps the shards that are finished. Raises `Refusal` if the values of a tensor cannot be converted
@@ -59,7 +79,7 @@ def convert(
     request = conversion_request(checkpoint, plan, options)
     try:
         with UnfinishedOutput(destination, request) as output:
-            companions = companion_files(checkpoint, plan.others)
+            companions = companion_files(checkpoint, plan.others, plan.outdated)
             resumed = len(plan.shards)
             if not output.published:
                 held = {place for place, file in plan.files.items() if output.holds(place, file)}
@@ -67,13 +87,15 @@ def convert(
                 resumed = sum(plan.place(shard.name) in held for shard in plan.shards)
                 advance = _Advance(plan, held, progress)
                 with _nothing_left(output):
-                    _write_shards(source, plan, output, apply, held, advance)
+                    _write_shards(source, plan, output, (fetch, apply), held, advance)
                     _copy_others(checkpoint, plan, output, held, advance)
                     require_unchanged(checkpoint, plan, request)
                     _write_companions(checkpoint, plan, companions, output)
-                    _proved(output.checkpoint, plan)
+                    written = _proved(output.checkpoint, plan)
                 output.publish()
-            found = _proved(output.destination, plan)
+                found = renamed(written, str(output.destination))  # not proved again: not a byte has changed
+            else:
+                found = _proved(output.destination, plan)
             output.remove()
             return ConversionResult(found, companions, resumed)
     except OSError as error:
@@ -95,7 +117,12 @@ class _Advance:
 
 
 def _write_shards(
-    source: Inspection, plan: ConversionPlan, output: UnfinishedOutput, apply: Apply, held: Collection[str], advance: _Advance
+    source: Inspection,
+    plan: ConversionPlan,
+    output: UnfinishedOutput,
+    making: tuple[Fetch, Apply],
+    held: Collection[str],
+    advance: _Advance,
 ) -> None:
     """Write the converted shards that are not finished. After the first refusal, only look for more of them."""
     violations: list[Violation] = []
@@ -109,9 +136,8 @@ def _write_shards(
                     if step.action == "copy":
                         if not violations:
                             _copy(step, reader, file)
-                    else:
-                        _convert_one(step, reader, file, apply, violations)
-                    advance(sum(each.size for each in step.written.values()))
+                        advance(step.size)
+                _make(shard, reader, file, making, violations, advance)
                 if not violations:
                     file.finish()
                     output.note(place, shard.file)
@@ -152,18 +178,26 @@ def _copy(step: Step, reader: TensorReader, file: ShardFile) -> None:
         file.write(tensor.name, offset, piece)
 
 
-def _convert_one(step: Step, reader: TensorReader, file: ShardFile, apply: Apply, violations: list[Violation]) -> None:
-    """Convert one tensor and write what comes of it; note why it cannot be."""
-    try:
-        made = apply(step, {role: reader.read(name) for role, name in step.read.items()})
-    except Refusal as refusal:
-        if "file-changed" in refusal.codes:
-            raise
-        violations += refusal.violations
-        return
-    for role, tensor in made.items():
+def _make(
+    shard: ShardPlan, reader: TensorReader, file: ShardFile, making: tuple[Fetch, Apply], violations: list[Violation], advance: _Advance
+) -> None:
+    """Convert what is not copied of a shard, and write what comes of it; note why a tensor cannot be converted."""
+    fetch, apply = making
+    for step, tensors in fetch(reader, [step for step in shard.steps if step.action != "copy"]):
+        try:
+            made = apply(step, tensors)
+        except Refusal as refusal:
+            violations += refusal.violations
+            made = {}
         if not violations:
-            file.write(step.written[role].name, 0, _bytes_of(tensor))
+            _write(step, made, file)
+        advance(step.size)
+        del tensors, made  # before the next ones come: each may be as large as memory allows
+
+
+def _write(step: Step, made: Mapping[str, torch.Tensor], file: ShardFile) -> None:
+    for role, tensor in made.items():
+        file.write(step.written[role].name, 0, _bytes_of(tensor))
 
 
 def _bytes_of(tensor: torch.Tensor) -> memoryview:

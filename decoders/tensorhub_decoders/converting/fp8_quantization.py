@@ -6,12 +6,11 @@ before it is cast, because casts differ on what lies beyond the greatest code: t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 import torch
 
-from tensorhub_decoders.upcast.reference import BLOCK
+from tensorhub_decoders.upcast.cutting import BLOCK, strips
 
 #: The greatest finite E4M3 value.
 E4M3_MAX: Final = 448.0
@@ -19,10 +18,7 @@ E4M3_MAX: Final = 448.0
 #: The least positive F32 number: what a scale is that would round to zero. Codes times it are exact.
 _LEAST_SCALE: Final = 2.0**-149
 
-#: About how many elements are widened to F32 at a time.
-STRIP_ELEMENTS: Final = 1 << 20
-
-_DENSE: Final = (torch.bfloat16, torch.float16, torch.float32)
+_UNQUANTIZED: Final = (torch.bfloat16, torch.float16, torch.float32)
 
 
 class NotFiniteError(ValueError):
@@ -34,46 +30,46 @@ class NotFiniteError(ValueError):
 
 
 def quantize_block_scaled(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the codes and the scales of `hf.fp8-blockwise@1` for a weight.
+    """Return the codes and the scales of a weight, one scale for each block of 128 x 128.
 
     `weight` is BF16, F16 or F32 `[..., out, in]`. Codes are float8_e4m3fn of its shape, scales F32
     `[..., ceil(out/128), ceil(in/128)]`: the greatest magnitude of a block over 448, or 1 for a block of zeros. Raises
     `NotFiniteError`, and ValueError for another dtype.
     """
-    _require_dense(weight)
+    _require_unquantized(weight)
     *stack, rows, columns = weight.shape
-    down, across = -(-rows // BLOCK[0]), -(-columns // BLOCK[1])
+    down, across = -(-rows // BLOCK), -(-columns // BLOCK)
     codes = torch.empty(weight.shape, dtype=torch.float8_e4m3fn)
     scale = torch.empty((*stack, down, across), dtype=torch.float32)
     unusable = 0
     matrices = (each.view(-1, *each.shape[-2:]) for each in (weight.contiguous(), codes, scale))
     for matrix, its_codes, its_scale in zip(*matrices, strict=True):
-        for begin, end in _block_strips(rows, columns):
-            strip = matrix[begin:end].to(torch.float32, copy=True).view(-(-(end - begin) // BLOCK[0]), -1, columns)
+        for begin, end in strips(rows, columns, least=BLOCK):
+            strip = matrix[begin:end].to(torch.float32, copy=True).view(-(-(end - begin) // BLOCK), -1, columns)
             largest = strip.abs().amax(dim=1)
-            padded = torch.nn.functional.pad(largest, (0, across * BLOCK[1] - columns))
-            scales = _scales_of(padded.view(-1, across, BLOCK[1]).amax(dim=-1))
+            padded = torch.nn.functional.pad(largest, (0, across * BLOCK - columns))
+            scales = _scales_of(padded.view(-1, across, BLOCK).amax(dim=-1))
             unusable += _count_not_finite(strip, scales)
-            spread = scales.repeat_interleave(BLOCK[1], dim=-1)[:, None, :columns]
+            spread = scales.repeat_interleave(BLOCK, dim=-1)[:, None, :columns]
             its_codes[begin:end] = _rounded(strip.div_(spread)).view(end - begin, columns)
-            its_scale[begin // BLOCK[0] : begin // BLOCK[0] + scales.shape[0]] = scales
+            its_scale[begin // BLOCK : begin // BLOCK + scales.shape[0]] = scales
     if unusable:
         raise NotFiniteError(unusable)
     return codes, scale
 
 
 def quantize_row_scaled(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the codes and the scales of `cozy.fp8-rowwise@1` for a weight.
+    """Return the codes and the scales of a weight, one scale for each row.
 
     `weight` is BF16, F16 or F32 `[out, in]`. Codes are float8_e4m3fn of its shape, scales F32 `[out]`: the greatest
     magnitude of a row over 448, or 1 for a row of zeros. Raises `NotFiniteError`, and ValueError for another dtype.
     """
-    _require_dense(weight)
+    _require_unquantized(weight)
     rows, columns = weight.shape
     codes = torch.empty(weight.shape, dtype=torch.float8_e4m3fn)
     scale = torch.empty(rows, dtype=torch.float32)
     unusable = 0
-    for begin, end in _strips(rows, columns):
+    for begin, end in strips(rows, columns):
         strip = weight[begin:end].to(torch.float32, copy=True)
         scales = _scales_of(strip.abs().amax(dim=1))
         unusable += _count_not_finite(strip, scales)
@@ -85,15 +81,15 @@ def quantize_row_scaled(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tenso
 
 
 def quantize_unscaled(weight: torch.Tensor) -> torch.Tensor:
-    """Return the codes of `cozy.fp8-storage@1`: each value, clamped to +-448 and rounded; float8_e4m3fn of the weight's shape.
+    """Return the codes of a weight without scales: each value, clamped to +-448 and rounded; float8_e4m3fn of the weight's shape.
 
     `weight` is BF16, F16 or F32 of any shape. Raises `NotFiniteError`, and ValueError for another dtype.
     """
-    _require_dense(weight)
+    _require_unquantized(weight)
     codes = torch.empty(weight.shape, dtype=torch.float8_e4m3fn)
     flat, its_codes = weight.reshape(-1), codes.view(-1)
     unusable = 0
-    for begin, end in _strips(flat.numel(), 1):
+    for begin, end in strips(flat.numel(), 1):
         strip = flat[begin:end].to(torch.float32, copy=True)
         unusable += _count_not_finite(strip, strip)
         its_codes[begin:end] = _rounded(strip)
@@ -102,8 +98,8 @@ def quantize_unscaled(weight: torch.Tensor) -> torch.Tensor:
     return codes
 
 
-def _require_dense(weight: torch.Tensor) -> None:
-    if weight.dtype not in _DENSE:
+def _require_unquantized(weight: torch.Tensor) -> None:
+    if weight.dtype not in _UNQUANTIZED:
         raise ValueError(f"BF16, F16 or F32 to float8_e4m3fn, not {weight.dtype}")
 
 
@@ -119,17 +115,3 @@ def _count_not_finite(strip: torch.Tensor, telling: torch.Tensor) -> int:
 
 def _rounded(quotient: torch.Tensor) -> torch.Tensor:
     return quotient.clamp_(-E4M3_MAX, E4M3_MAX).to(torch.float8_e4m3fn)
-
-
-def _block_strips(rows: int, columns: int) -> Iterator[tuple[int, int]]:
-    """Yield the rows of each strip: whole block rows, and the rest of the last block by itself."""
-    height = max(1, STRIP_ELEMENTS // max(1, columns * BLOCK[0])) * BLOCK[0]
-    whole = rows // BLOCK[0] * BLOCK[0]
-    yield from ((begin, min(begin + height, whole)) for begin in range(0, whole, height))
-    if whole < rows:
-        yield whole, rows
-
-
-def _strips(rows: int, columns: int) -> Iterator[tuple[int, int]]:
-    height = max(1, STRIP_ELEMENTS // max(1, columns))
-    yield from ((begin, min(begin + height, rows)) for begin in range(0, rows, height))

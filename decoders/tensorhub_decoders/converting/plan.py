@@ -9,15 +9,11 @@ import attrs
 
 from tensorhub_contracts._version import __version__
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
-from tensorhub_contracts.checkpoints.config_files import DeclarationSource
 from tensorhub_contracts.checkpoints.header import parse_header
 from tensorhub_contracts.checkpoints.shard_index import NUMBERED
 from tensorhub_contracts.errors import Refusal, Violation
-from tensorhub_contracts.inspection.grouping import group_tensors
-from tensorhub_contracts.inspection.identify import identify
+from tensorhub_contracts.inspection.inspector import inspect_planned
 from tensorhub_contracts.inspection.result import Inspection
-from tensorhub_contracts.plugins.installed import installed_registry
-from tensorhub_contracts.registry.sidecar_names import SidecarNames
 from tensorhub_decoders.converting.companion_files import Others, other_components
 from tensorhub_decoders.converting.shard_writing import FilePlan, WrittenTensor, plan_file
 
@@ -27,38 +23,51 @@ Action = Literal["quantize", "decode", "cast", "copy"]
 
 @attrs.frozen
 class Step:
-    """One tensor of the source, or one unit, and what is written for it.
+    """One tensor of the source, or one unit, and what is written for it."""
 
-    `read` maps roles to names in the source, `written` the same roles to what is written; `weight` is in both.
-    """
-
+    #: What happens to it.
     action: Action
+    #: The names in the source, by role; `weight` is among the roles.
     read: Mapping[str, str]
+    #: What is written, by role.
     written: Mapping[str, WrittenTensor]
+
+    @property
+    def size(self) -> int:
+        """The bytes that are written."""
+        return sum(each.size for each in self.written.values())
 
 
 @attrs.frozen
 class ShardPlan:
-    """One file that is written: its name, its layout, and its steps in the order in which their weights lie in the source."""
+    """One file that is written."""
 
+    #: Its name.
     name: str
+    #: Its layout.
     file: FilePlan
+    #: What is written to it, in the order in which the weights lie in the source.
     steps: tuple[Step, ...]
 
 
 @attrs.frozen
 class ConversionPlan:
-    """Everything that a conversion writes. `config` is the new `config.json`, or None if the source's is copied as it is.
+    """Everything that a conversion writes."""
 
-    `component` is the part of a pipeline that is converted, or empty, and `others` are the parts that are copied.
-    """
-
+    #: The contract that it is in.
     contract: str
+    #: The files of weights.
     shards: tuple[ShardPlan, ...]
+    #: The name of their index, or empty.
     index_name: str
+    #: The new `config.json`, or None if the source's is copied as it is.
     config: Mapping[str, Any] | None
+    #: The part of a pipeline that is converted, or empty.
     component: str
+    #: The parts of the pipeline that are copied.
     others: Others
+    #: The files beside the source's weights that declare what the result is no longer in, and are not copied.
+    outdated: tuple[str, ...] = ()
 
     def steps(self, action: Action) -> Iterator[Step]:
         """Yield the steps of one kind."""
@@ -95,7 +104,11 @@ class ConversionPlan:
 
 
 def plan_conversion(
-    inspection: Inspection, contract: str, step_of: Callable[[str], Step | None], config: Mapping[str, Any] | None
+    inspection: Inspection,
+    contract: str,
+    step_of: Callable[[str], Step | None],
+    config: Mapping[str, Any] | None,
+    outdated: tuple[str, ...] = (),
 ) -> ConversionPlan:
     """Ask `step_of` for each tensor of a proved source, in stored order, and lay out the shards; None leaves a tensor out.
 
@@ -116,7 +129,7 @@ def plan_conversion(
         metadata = {**checkpoint.headers[shard].metadata, **_provenance(checkpoint, contract)}
         written = [each for step in steps_in[shard] for each in step.written.values()]
         shards.append(ShardPlan(name, plan_file(written, metadata), steps_in[shard]))
-    plan = ConversionPlan(contract, tuple(shards), _index_name(checkpoint, len(shards)), config, checkpoint.component, others)
+    plan = ConversionPlan(contract, tuple(shards), _index_name(checkpoint, len(shards)), config, checkpoint.component, others, outdated)
     _prove(plan, checkpoint)
     return plan
 
@@ -164,28 +177,13 @@ def _provenance(checkpoint: Checkpoint, contract: str) -> dict[str, str]:
 def _prove(plan: ConversionPlan, source: Checkpoint) -> None:
     """Judge the headers that would be written as `tensorhub inspect` judges those of files.
 
-    Only `config.json` can declare something: contracts that are converted know no other place, so that a source that
-    declares its layout elsewhere is in none of them. No name is written twice: a tensor that has the name that a scale
-    would get is a scale without a quantized weight, for which the source is refused.
+    Of the files that are written, `config.json` alone can declare something. No name is written twice: a tensor that has the
+    name that a scale would get is a scale without a quantized weight, for which the source is refused.
     """
+    headers = {each.name: parse_header(each.file.header, file_size=each.file.size, name=each.name) for each in plan.shards}
     config = source.config if plan.config is None else plan.config
-    checkpoint = Checkpoint(
-        path=source.path,
-        component=source.component,
-        headers={each.name: parse_header(each.file.header, file_size=each.file.size, name=each.name) for each in plan.shards},
-        shard_of=plan.weight_map,
-        declarations=tuple(_declared(config)),
-        config=config,
-        index_name=plan.index_name,
-        extra_files=(),
-        held_twice={},
-        bytes_read=0,
-    )
-    registry = installed_registry()
-    groups = group_tensors(checkpoint.tensors, SidecarNames(registry.sidecars, registry.payloads))
-    found = identify(checkpoint, registry, groups, None).require()
+    found = inspect_planned(headers, config, path=source.path, component=source.component, index_name=plan.index_name).require()
     if found.contract != plan.contract:
-        remedy = "Choose other tensors: as chosen, what is written would be read as another layout."
         raise Refusal(
             [
                 Violation(
@@ -193,15 +191,7 @@ def _prove(plan: ConversionPlan, source: Checkpoint) -> None:
                     object=source.path,
                     expected=plan.contract,
                     found=f"{found.contract}, if it were written",
-                    remedy=remedy,
+                    remedy="Choose other tensors: as chosen, what is written would be read as another layout.",
                 )
             ]
         )
-
-
-def _declared(config: Mapping[str, Any]) -> Iterator[DeclarationSource]:
-    text_config = config.get("text_config")
-    places = {"quantization_config": config, "text_config.quantization_config": text_config if isinstance(text_config, Mapping) else {}}
-    for where, holder in places.items():
-        if isinstance(content := holder.get("quantization_config"), Mapping):
-            yield DeclarationSource(f"config.json: {where}", "quantization_config", content)

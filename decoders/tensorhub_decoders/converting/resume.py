@@ -30,22 +30,22 @@ _WRITTEN_LAST: Final = ("model_index.json", "config.json")
 
 @attrs.frozen
 class _Finished:
-    """A finished shard: its size in bytes and the SHA-256 of its header."""
+    """A finished shard."""
 
+    #: Its size in bytes.
     size: int
+    #: The SHA-256 of its header.
     header: str
 
 
 @attrs.frozen
 class _State:
-    """`request` is everything that decides on what is written, by name."""
+    """What DST.partial is, and how far it is."""
 
+    #: Everything that decides on what is written, by name.
     request: dict[str, str]
+    #: The shards that are finished, by their paths below DST.
     shards: dict[str, _Finished] = attrs.field(factory=dict)
-
-
-def _read_state(path: Path) -> _State:
-    return read_document(path.read_bytes(), _State, name=str(path), what="the state of a conversion", remedy="")
 
 
 class UnfinishedOutput:
@@ -200,6 +200,11 @@ class UnfinishedOutput:
         write_whole(self.folder / _STATE, document_json(state).encode())
         self._state = state
         return state
+
+
+def _read_state(path: Path) -> _State:
+    """Return what a state file says; raises `Refusal` (`document-malformed`) for anything else, unknown keys included."""
+    return read_document(path.read_bytes(), _State, name=str(path), what="the state of a conversion", remedy="")
 
 
 def _removal(path: Path) -> tuple[bool, int, int]:

@@ -18,10 +18,13 @@ _PIECE: Final = 8 << 20
 
 @attrs.frozen
 class WrittenTensor:
-    """A tensor that is to be written: its name, dtype and shape in elements."""
+    """A tensor that is to be written."""
 
+    #: Its name.
     name: str
+    #: Its dtype, as the safetensors format calls it.
     dtype: str
+    #: Its shape in elements.
     shape: tuple[int, ...]
 
     @property
@@ -35,10 +38,13 @@ class WrittenTensor:
 
 @attrs.frozen
 class FilePlan:
-    """The layout of a file: its header as it will lie there, where each tensor begins in the file, and its size in bytes."""
+    """The layout of a file."""
 
+    #: Its header as it will lie there.
     header: bytes
+    #: Where each tensor begins in the file, by its name.
     places: Mapping[str, int]
+    #: Its size in bytes.
     size: int
 
     @property

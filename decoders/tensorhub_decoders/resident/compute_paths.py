@@ -9,7 +9,7 @@ from tensorhub_cuda.errors import KernelUnavailable
 from tensorhub_cuda.launch.choose import ALIGNED_K, kernels_of
 
 from tensorhub_contracts import Inspection, Refusal, Violation
-from tensorhub_decoders.resident.operator import COMPUTE_OF_BITS
+from tensorhub_decoders.resident.multiply import COMPUTE_OF_BITS
 
 
 def compute_paths(inspection: Inspection, activation_bits: int, dtype: str, device: torch.device) -> Mapping[str, tuple[str, ...]]:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from tensorhub_decoders.resident.linear import ResidentModule
-from tensorhub_decoders.resident.operand import ResidentOperand
+from tensorhub_decoders.resident.multiply import ResidentOperand
 from tensorhub_decoders.resident.stored_weight import StoredWeight
 
 

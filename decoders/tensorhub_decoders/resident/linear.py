@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 
-from tensorhub_decoders.resident.operand import ACTIVATIONS, ResidentOperand, project
+from tensorhub_decoders.resident.multiply import ACTIVATIONS, ResidentOperand, project
 from tensorhub_decoders.resident.stored_weight import BlockStoredWeight, RowStoredWeight, StoredWeight, require_values
 
 
@@ -93,6 +93,9 @@ class ResidentLinear(ResidentModule):
     `.bfloat16()`); a move to another device moves both. The state dict has the names and dtypes of the checkpoint.
     """
 
+    #: What holds the codes and the scale of the unit.
+    stored_type: ClassVar[type[StoredWeight]]
+
     def __init__(self, stored: StoredWeight, bias: torch.Tensor | None, activation_bits: int) -> None:
         super().__init__(activation_bits)
         if stored.weight.dim() != 2:
@@ -152,10 +155,12 @@ class ResidentLinear(ResidentModule):
 
 
 class BlockFp8Linear(ResidentLinear):
-    """`hf.fp8-blockwise@1`: one scale for each 128 x 128 block, counted from `first_row` of the unit.
+    """One scale for each 128 x 128 block, counted from `first_row` of the unit.
 
     A slice of a unit's rows comes with the unit's whole scale grid and says with `first_row` where it begins.
     """
+
+    stored_type = BlockStoredWeight
 
     def __init__(
         self,
@@ -172,7 +177,9 @@ class BlockFp8Linear(ResidentLinear):
 
 
 class RowFp8Linear(ResidentLinear):
-    """`cozy.fp8-rowwise@1`: one scale for each row."""
+    """One scale for each row."""
+
+    stored_type = RowStoredWeight
 
     def __init__(self, weight: torch.Tensor, scale: torch.Tensor, bias: torch.Tensor | None = None, *, activation_bits: int) -> None:
         stored = RowStoredWeight(weight, scale)

@@ -6,7 +6,8 @@ from typing import ClassVar, Self
 
 import torch
 
-from tensorhub_decoders.upcast.strips import BLOCK, holds_nan, require_grid, upcast_block_scaled, upcast_mapped_blocks, upcast_row_scaled
+from tensorhub_decoders.upcast.cutting import BLOCK
+from tensorhub_decoders.upcast.strips import holds_nan, require_grid, upcast_block_scaled, upcast_mapped_blocks, upcast_row_scaled
 
 
 class StoredWeight:
@@ -69,7 +70,7 @@ class StoredWeight:
 
 
 class BlockStoredWeight(StoredWeight):
-    """`hf.fp8-blockwise@1`: one scale for each 128 x 128 block, counted from `first_row` of the unit.
+    """One scale for each 128 x 128 block, counted from `first_row` of the unit.
 
     A slice of a unit's rows comes with the unit's whole scale grid and says with `first_row` where it begins.
     """
@@ -112,7 +113,7 @@ class MappedBlockWeight(StoredWeight):
 
 
 class RowStoredWeight(StoredWeight):
-    """`cozy.fp8-rowwise@1`: one scale for each row."""
+    """One scale for each row."""
 
     scale_name = "weight_scale"
     grid = "row"

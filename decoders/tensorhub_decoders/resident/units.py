@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import closing
 
 import torch
 
@@ -10,12 +11,11 @@ from tensorhub_contracts import DecodedTensor, Inspection, Refusal, Violation
 from tensorhub_contracts.registry.names import parse_lane
 from tensorhub_decoders.decoding import lane_dtype
 from tensorhub_decoders.devices import usable_device
-from tensorhub_decoders.reading import TensorReader
 from tensorhub_decoders.resident.compute_paths import compute_paths
 from tensorhub_decoders.resident.experts import StackedExperts
 from tensorhub_decoders.resident.linear import ResidentLinear
-from tensorhub_decoders.resident.stored_weight import StoredWeight, value_faults
-from tensorhub_decoders.upcast.streaming import UnitDecoding, stream
+from tensorhub_decoders.resident.stored_weight import value_faults
+from tensorhub_decoders.upcast.streaming import read_tensors
 
 _REMEDY = "Take the checkpoint from where it was made, or load it with resident=False, which keeps what the contract's formula gives."
 
@@ -23,7 +23,6 @@ _REMEDY = "Take the checkpoint from where it was made, or load it with resident=
 def resident_units(
     inspection: Inspection,
     linear: type[ResidentLinear],
-    stored: Callable[[torch.Tensor, torch.Tensor], StoredWeight],
     *,
     lane: str,
     dtype: str,
@@ -31,7 +30,7 @@ def resident_units(
 ) -> Iterator[DecodedTensor]:
     """Yield every unit as a module that computes with the stored bytes, and every other tensor as it is stored.
 
-    A unit of two dimensions becomes a `linear` without a bias, one of three a `StackedExperts` of what `stored` makes of it.
+    A unit of two dimensions becomes a `linear` without a bias, one of three a `StackedExperts`; both hold its `stored_type`.
     `dtype` is that of the activations, which the lane has to have (`lane-dtype`), `device` where everything goes. Before
     anything is read, raises `Refusal` (`kernel-unavailable`) with every unit that no kernel computes with there; when all
     tensors are read, (`payload-values`) with every unit whose codes or scales no resident lane computes with, and how many
@@ -42,31 +41,26 @@ def resident_units(
     place = usable_device(device)
     paths = compute_paths(inspection, bits, dtype, place)
     faults: list[Violation] = []
-    unconverted = UnitDecoding({}, _convert_nothing, torch.uint8, "")
-    with TensorReader(inspection) as reader:
-        for name, tensor, _ in stream(inspection, unconverted):
-            roles = inspection.unit_tensors.get(name)
-            if roles is None:
-                yield DecodedTensor(name, tensor.to(place), "")
+    with closing(read_tensors(inspection)) as tensors:  # who stops early closes files at once
+        for each in tensors:
+            if each.name not in inspection.unit_tensors:
+                yield DecodedTensor(each.name, each.tensor.to(place), "")
                 continue
-            scale = reader.read(roles["scale"])
+            scale = each.sidecars["scale"]
             expected = "finite codes, and scales that are finite and not negative"
             faults += [
-                Violation(code="payload-values", object=name, expected=expected, found=found, remedy=_REMEDY)
-                for found in value_faults(tensor, scale)
+                Violation(code="payload-values", object=each.name, expected=expected, found=found, remedy=_REMEDY)
+                for found in value_faults(each.tensor, scale)
             ]
             if faults:
                 continue
-            unit = stored(tensor, scale).to(place)
-            if tensor.dim() == 2:
+            unit = linear.stored_type(each.tensor, scale).to(place)
+            if each.tensor.dim() == 2:
                 module: torch.nn.Module = linear.from_stored(unit, bits)
             else:
-                names = (name.rpartition(".")[2], roles["scale"].rpartition(".")[2])
+                scale_name = inspection.unit_tensors[each.name]["scale"]
+                names = (each.name.rpartition(".")[2], scale_name.rpartition(".")[2])
                 module = StackedExperts(unit, names, activation_bits=bits)
-            yield DecodedTensor(name, module, paths[name])
+            yield DecodedTensor(each.name, module, paths[each.name])
     if faults:
         raise Refusal(faults)
-
-
-def _convert_nothing(*ignored: object) -> None:
-    raise AssertionError("no unit is converted: all are read as they are stored")

@@ -1,4 +1,4 @@
-"""Whole `transformers` models from any contract that a decoder here reads: dense, or with the stored bytes in their places.
+"""Whole `transformers` models from any contract that a decoder here reads: unquantized, or with the stored bytes in their places.
 
 The model's own quantizer is never asked: the configuration goes in without its declaration.
 """
@@ -17,7 +17,7 @@ from tensorhub_contracts import LoadReport, Refusal, Violation, load
 from tensorhub_decoders.devices import compute_capability
 from tensorhub_decoders.reading import torch_dtype
 from tensorhub_decoders.resident.linear import ResidentModule
-from tensorhub_decoders.transformers_models.placing import places, put_resident_units
+from tensorhub_decoders.transformers_models.placing import placeholders, put_resident_units
 
 if TYPE_CHECKING:
     import torch
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class ModelReport:
-    """How a model came to be: how its weights were loaded, and what became of them.
+    """How a model came to be: how its weights were loaded, and what became of them."""
 
-    `unused` are tensors of the checkpoint that the model has no place for and the caller allowed to be left out;
-    `ignored` those that the model class itself declares to ignore. `cast` maps parameters that the model holds in another
-    dtype than the checkpoint to that dtype.
-    """
-
+    #: How the weights were loaded.
     load: LoadReport
+    #: The model's class, `module.qualname`.
     model_class: str
+    #: Tensors of the checkpoint that the model has no place for and the caller allowed to be left out.
     unused: tuple[str, ...]
+    #: Tensors that the model class itself declares to ignore.
     ignored: tuple[str, ...]
+    #: Parameters that the model holds in another dtype than the checkpoint, and that dtype.
     cast: Mapping[str, str]
 
 
@@ -57,13 +57,13 @@ def load_model(
     `lane` and `device` are those of `load`. `unused` are patterns (fnmatch) of tensors that may have no place in the model.
     Raises `Refusal` for whatever `load` refuses; (`model-keys`) with every parameter that would be left as it was
     initialized, every tensor without a place, and every one of another shape; and (`resident-placement`) with every unit
-    that the model needs as a dense tensor. Nothing is asked of a network.
+    that the model needs as an ordinary tensor. Nothing is asked of a network.
     """
     capability = compute_capability(device)
     loaded = load(path, component, dtype=dtype, resident=resident, contract=contract, lane=lane, device=device, sm=capability)
     folder = Path(path) / component if component else Path(path)
     folder = folder if folder.is_dir() else folder.parent
-    config = _dense_config(folder)
+    config = _undeclared_config(folder)
     kind = model_class or _model_class(config, folder)
     model, info = _built(kind, config, loaded.weights, torch_dtype(dtype))
     allowed = {name for name in info["unexpected_keys"] if any(fnmatch.fnmatchcase(name, pattern) for pattern in unused)}
@@ -80,38 +80,12 @@ def load_model(
     return model, ModelReport(loaded.report, f"{kind.__module__}.{kind.__qualname__}", tuple(sorted(allowed)), ignored, cast)
 
 
-def load_hf_fp8_blockwise(
-    path: str | Path,
-    component: str = "",
-    *,
-    dtype: str,
-    resident: bool,
-    model_class: type[Any] | None = None,
-    lane: str | Sequence[str] | None = None,
-    device: str = "cpu",
-    unused: Sequence[str] = (),
-) -> tuple[Any, ModelReport]:
-    """`load_model` for `hf.fp8-blockwise@1` and nothing else: raises `Refusal` for a tree in any other layout, by name."""
-    contract = "hf.fp8-blockwise@1"
-    return load_model(
-        path,
-        component,
-        dtype=dtype,
-        resident=resident,
-        contract=contract,
-        model_class=model_class,
-        lane=lane,
-        device=device,
-        unused=unused,
-    )
-
-
 def _built(kind: type[Any], config: Any, weights: Mapping[str, Any], dtype: torch.dtype) -> tuple[Any, Mapping[str, Any]]:
-    """Return a model with dense weights, places for resident ones, and what its loader says."""
+    """Return a model with ordinary weights, placeholders for resident ones, and what its loader says."""
     refused: list[Violation] = []
     # The loader may take tensors out of what it is given: a mapping of its own. Experts are multiplied one by one, since
     # grouped multiplications take a dense stack.
-    given = places(weights, dtype, refused)
+    given = placeholders(weights, dtype, refused)
     resident = any(isinstance(each, ResidentModule) for each in weights.values())
     eager = {"experts_implementation": "eager"} if resident and kind._can_set_experts_implementation() else {}
     try:
@@ -127,7 +101,7 @@ def _built(kind: type[Any], config: Any, weights: Mapping[str, Any], dtype: torc
     return built
 
 
-def _dense_config(folder: Path) -> Any:
+def _undeclared_config(folder: Path) -> Any:
     """Return the configuration of a model without what it declares of quantization."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when the library is imported: nothing here may ask a network
     from transformers import AutoConfig

@@ -62,7 +62,7 @@ def _not_followed(name: str, function: str) -> Violation:
 
 
 #: What to do about a unit that a model does not take as it is stored.
-REMEDY: Final = "Load it with resident=False: this model needs the weight as a dense tensor."
+REMEDY: Final = "Load it with resident=False: this model needs the weight as an ordinary tensor."
 
 
 def _stack(parts: Sequence[PlaceholderTensor], dimension: int) -> Matrices | None:

@@ -1,4 +1,4 @@
-"""Puts resident units into a model, where its loader put their places."""
+"""Puts resident units into a model, where its loader put their placeholders."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from tensorhub_decoders.resident.stored_weight import StoredWeight
 from tensorhub_decoders.transformers_models.placeholders import REMEDY, PlaceholderTensor
 
 
-def places(weights: Mapping[str, Any], dtype: torch.dtype, refused: list[Violation]) -> dict[str, torch.Tensor]:
-    """Return weights for a model's loader: dense tensors in the CPU's memory, and a place without memory for each resident unit.
+def placeholders(weights: Mapping[str, Any], dtype: torch.dtype, refused: list[Violation]) -> dict[str, torch.Tensor]:
+    """Return weights for a model's loader: ordinary tensors in the CPU's memory, and a placeholder for each resident unit.
 
-    `dtype` is what a loader shall take units for. `refused` will hold what the loader did that cannot be followed.
+    Placeholders have the shape of their unit, the dtype `dtype`, and no memory. The list `refused` gets a violation for each
+    operation of the loader on a placeholder that cannot be carried out with units.
     """
     return {
         name: PlaceholderTensor(weight.shape, dtype, ((name,),), refused) if isinstance(weight, ResidentModule) else weight.cpu()
@@ -27,7 +28,7 @@ def places(weights: Mapping[str, Any], dtype: torch.dtype, refused: list[Violati
 
 
 def put_resident_units(model: torch.nn.Module, units: Mapping[str, Any]) -> None:
-    """Replace every place in a model by the units that belong there.
+    """Replace every placeholder in a model by the units that it is made of.
 
     A projection becomes a `ResidentLinear` with the model's bias, a stacked parameter of experts a `ResidentExperts`. Raises
     `Refusal` (`resident-placement`) with every unit that lies in a parameter of another kind, and changes nothing then.
@@ -53,13 +54,13 @@ def put_resident_units(model: torch.nn.Module, units: Mapping[str, Any]) -> None
 
 
 def _is_projection(holder: torch.nn.Module, name: str, place: PlaceholderTensor) -> bool:
-    """Whether a place is the weight of a module that multiplies as `torch.nn.Linear` does, whole and of one unit."""
+    """Whether a placeholder is the weight of a module that multiplies as `torch.nn.Linear` does, whole and of one unit."""
     multiplies = isinstance(holder, torch.nn.Linear) and type(holder).forward is torch.nn.Linear.forward
     return multiplies and name.endswith(".weight") and [len(matrix) for matrix in place.matrices] == [1]
 
 
 def _is_stack(place: PlaceholderTensor, units: Mapping[str, Any]) -> bool:
-    """Whether a place is a stack of experts, each of whole units, or one stacked unit."""
+    """Whether a placeholder is a stack of experts, each of whole units, or one stacked unit."""
     if place.dim() != 3:
         return False
     stored = [units[unit] for matrix in place.matrices for unit in matrix]
@@ -72,7 +73,7 @@ def _refused(unit: str, name: str, holder: torch.nn.Module) -> Violation:
 
 
 def _experts(place: PlaceholderTensor, holder: str, units: Mapping[str, Any]) -> ResidentExperts:
-    """Return the experts of a place; `holder` is the name of the module that they lie in."""
+    """Return the experts of a placeholder; `holder` is the name of the module that they lie in."""
     first = units[place.matrices[0][0]]
     if isinstance(first, ResidentExperts):
         return first

@@ -1,13 +1,16 @@
-"""Memory for decoded weights: a few large arenas in place of thousands of tensors, in huge pages where the system has them.
+"""Memory that is reused: arenas for decoded weights, and scratch of each thread for one strip.
 
-Touching fresh memory page by page costs as much as decoding into it. An arena goes back to the system when the last
-tensor in it is gone.
+Touching fresh memory page by page costs as much as decoding into it. A few large arenas, in huge pages where the system has
+them, stand in place of thousands of tensors; an arena goes back to the system when the last tensor in it is gone. Scratch is
+kept from one strip to the next, and for as long as its thread lives.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import mmap
+import threading
 from typing import Final
 
 import torch
@@ -58,3 +61,23 @@ def _arena(size: int) -> torch.Tensor:
         with contextlib.suppress(OSError):  # a kernel without huge pages: the same memory, in small ones
             memory.madvise(mmap.MADV_HUGEPAGE)
     return torch.frombuffer(memory, dtype=torch.uint8)
+
+
+class _Scratch(threading.local):
+    """What a thread holds for each use."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, torch.Tensor] = {}
+
+
+_scratch = _Scratch()
+
+
+def scratch(use: str, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """Return an uninitialized tensor in memory that this thread keeps for one use, and hands out again at the next call for it."""
+    size = math.prod(shape) * dtype.itemsize
+    held = _scratch.held.get(use)
+    if held is None or held.numel() < size:
+        with torch.inference_mode(mode=False):  # memory that is kept from call to call, and may be written in either mode
+            held = _scratch.held[use] = torch.empty(size, dtype=torch.uint8)
+    return held[:size].view(dtype).view(shape)

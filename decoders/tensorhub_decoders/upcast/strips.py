@@ -7,44 +7,19 @@ has as many threads as torch has in the calling thread: one where weights are lo
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import torch
 
-#: Elements of a strip: its F16 and F32 scratch (6 MB) stays in a second-level cache or close to it.
-STRIP_ELEMENTS: Final = 1 << 20
-
-#: Rows and columns of a block of `hf.fp8-blockwise@1`. It comes from the contract, and never from shapes.
-BLOCK: Final = 128
+from tensorhub_decoders.upcast.buffers import scratch
+from tensorhub_decoders.upcast.cutting import BLOCK, strips
 
 #: A shifted code is an F16 number that is its value times 2^-8, also for subnormal codes; the scale makes up for it.
 _SHIFTED: Final = 256.0
 
 #: Multiplies a strip of F32 numbers by its scales: the strip, its first row in the weight, and the scales.
 _Multiply = Callable[[torch.Tensor, int, torch.Tensor], None]
-
-
-class _Scratch(threading.local):
-    """Memory of each thread for one strip, kept from one weight to the next."""
-
-    def __init__(self) -> None:
-        self.halves = torch.empty(0, dtype=torch.int16)
-        self.floats = torch.empty(0, dtype=torch.float32)
-
-    def for_strip(self, rows: int, columns: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return room for a strip: as 16-bit integers, the same bits as F16 numbers, and as F32 numbers."""
-        elements = rows * columns
-        if self.halves.numel() < elements:
-            with torch.inference_mode(mode=False):  # memory that is kept from call to call, and may be written in either mode
-                self.halves = torch.empty(elements, dtype=torch.int16)
-                self.floats = torch.empty(elements, dtype=torch.float32)
-        halves = self.halves[:elements].view(rows, columns)
-        return halves, halves.view(torch.float16), self.floats[:elements].view(rows, columns)
-
-
-_scratch = _Scratch()
 
 
 def upcast_block_scaled(weight: torch.Tensor, scale: torch.Tensor, out: torch.Tensor, *, first_row: int | None = None) -> torch.Tensor:
@@ -157,8 +132,8 @@ def _upcast(
     direct = out.dtype is torch.float32
 
     def convert(begin: int, end: int) -> None:
-        halves, numbers, floats = _scratch.for_strip(end - begin, columns)
-        strip = out[begin:end] if direct else floats
+        halves = scratch("halves", (end - begin, columns), torch.int16)
+        strip = out[begin:end] if direct else scratch("floats", (end - begin, columns), torch.float32)
         codes = signed[begin:end]
         if holds_nan(codes):
             strip.copy_(weight[begin:end])  # torch's own cast, slow and right for every code
@@ -166,7 +141,7 @@ def _upcast(
         else:
             halves.copy_(codes)
             halves.mul_(128).bitwise_and_(-0x4001)  # exponent and mantissa move to their places; the sign stays at the top
-            strip.copy_(numbers)
+            strip.copy_(halves.view(torch.float16))
             if not folds:
                 strip.mul_(_SHIFTED)
             multiply(strip, begin, grown if folds else scale)
@@ -181,24 +156,3 @@ def _upcast(
 def holds_nan(codes: torch.Tensor) -> bool:
     """Whether one of some E4M3 codes, at least one, is NaN: 0x7F, the greatest of the signed bytes, or 0xFF, of the unsigned."""
     return int(codes.view(torch.int8).amax()) == 0x7F or int(codes.view(torch.uint8).amax()) == 0xFF
-
-
-def strips(rows: int, columns: int, *, origin: int = 0) -> Iterator[tuple[int, int]]:
-    """Yield the rows of each strip: whole block rows, several if they fit, or a part of one.
-
-    Blocks are counted from `origin` rows before the first one. A part of a block row is a power of two of rows high, but
-    where a block begins or ends inside the weight.
-    """
-    height = max(1, STRIP_ELEMENTS // max(1, columns * BLOCK)) * BLOCK
-    while height > 1 and height * columns > STRIP_ELEMENTS:
-        height //= 2
-    begin = 0
-    while begin < rows:
-        place = origin + begin
-        if place % BLOCK or height < BLOCK:
-            end = min(begin + min(height, BLOCK), begin + BLOCK - place % BLOCK, rows)
-        else:
-            whole = (rows - begin) // BLOCK * BLOCK
-            end = begin + (min(height, whole) or rows - begin)
-        yield begin, end
-        begin = end

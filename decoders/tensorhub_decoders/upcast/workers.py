@@ -18,8 +18,8 @@ import torch
 def for_each_strip(work: Callable[[int, int], None], parts: Iterable[tuple[int, int]]) -> None:
     """Call `work(begin, end)` for every strip, on as many cores as `torch.get_num_threads()` says; raises what `work` raises.
 
-    One strip, or one thread, is done where the caller is, and so are strips of what is a strip itself. No gradients are
-    recorded; inference mode is in the threads as it is where the caller is.
+    The calling thread does the work itself if there is one strip or one thread, and if it is a worker itself: a worker that
+    waited for others would block them. Gradients are not recorded; inference mode in the workers is that of the caller.
     """
     strips = list(parts)
     threads = 1 if _here.is_worker else torch.get_num_threads()

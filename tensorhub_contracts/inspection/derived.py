@@ -1,0 +1,67 @@
+"""Inspections that follow from another one without a look at any file: of a part of a checkpoint, and of one that was renamed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
+from tensorhub_contracts.checkpoints.header import Header
+from tensorhub_contracts.inspection.result import Inspection
+
+Key = TypeVar("Key")
+
+
+def part_of(inspection: Inspection, names: Iterable[str]) -> Inspection:
+    """Return a proved inspection as that of a checkpoint which holds some of the tensors alone.
+
+    `names` are weights of units, whose other tensors come along, and tensors that belong to no unit. Files, offsets and
+    configuration stay those of the whole checkpoint, so that a decoder reads of its files what the part holds. Raises
+    `Refusal` if no contract was proved, and KeyError for a name that the checkpoint does not have.
+    """
+    checkpoint, groups = inspection.require().checkpoint, inspection.groups
+    assert checkpoint is not None  # a proved contract has both
+    assert groups is not None
+    asked = dict.fromkeys(names)
+    held = dict.fromkeys(tensor for name in asked for tensor in (name, *inspection.unit_tensors.get(name, {}).values()))
+    headers = {shard: _part_of_header(checkpoint, shard, of_shard) for shard, of_shard in _by_shard(checkpoint, held).items()}
+    return msgspec.structs.replace(
+        inspection,
+        units_of=_kept(inspection.units_of, asked),
+        checkpoint=msgspec.structs.replace(
+            checkpoint, headers=headers, shard_of={name: checkpoint.shard_of[name] for name in held}, held_twice={}
+        ),
+        groups=msgspec.structs.replace(
+            groups,
+            quantized=_kept(groups.quantized, asked),
+            unquantized={name: groups.unquantized[name] for name in held if name in groups.unquantized},
+            other={name: groups.other[name] for name in held if name in groups.other},
+        ),
+    )
+
+
+def renamed(inspection: Inspection, path: str) -> Inspection:
+    """Return the inspection of a checkpoint whose folder or file was renamed to `path`: not a byte of it has changed."""
+    checkpoint = inspection.checkpoint
+    moved = None if checkpoint is None else msgspec.structs.replace(checkpoint, path=path)
+    return msgspec.structs.replace(inspection, path=path, checkpoint=moved)
+
+
+def _by_shard(checkpoint: Checkpoint, names: Iterable[str]) -> dict[str, list[str]]:
+    """Return the names by their shards, both in the order of the headers."""
+    held: dict[str, list[str]] = {}
+    for name in names:
+        held.setdefault(checkpoint.shard_of[name], []).append(name)
+    return {shard: held[shard] for shard in checkpoint.headers if shard in held}
+
+
+def _part_of_header(checkpoint: Checkpoint, shard: str, names: Iterable[str]) -> Header:
+    header = checkpoint.headers[shard]
+    tensors = {name: header.tensors[name] for name in names}
+    return msgspec.structs.replace(header, tensors=tensors, geometries=[checkpoint.tensors[name] for name in tensors])
+
+
+def _kept(groups: Mapping[Key, Collection[str]], names: Mapping[str, None]) -> dict[Key, list[str]]:
+    return {key: kept for key, group in groups.items() if (kept := [name for name in group if name in names])}
