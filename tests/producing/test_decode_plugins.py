@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tensorhub_decoders.converting.companion_files import companion_files
 
+from tensorhub_contracts import inspect
 from tests.support.environments import ROOT, build_wheel
 
 _RUN = """
@@ -157,3 +159,15 @@ def test_a_decoder_that_does_not_give_what_the_plan_says_is_at_fault_by_name(sit
         "yields c.weight, for which it was not asked, or which it has yielded before",
     ]
     assert not made
+
+
+def test_a_file_that_declares_what_was_decoded_is_left_out_with_the_reason(tmp_path: Path) -> None:
+    """A contract may be declared beside `config.json`; copied, such a file would declare the result to be quantized."""
+    save_file({"a.weight": torch.ones(2, 2)}, tmp_path / "model.safetensors")
+    for name in ("config.json", "hf_quant_config.json", "tokenizer.json"):
+        (tmp_path / name).write_text("{}", "utf-8")
+    checkpoint = inspect(tmp_path).checkpoint
+    assert checkpoint is not None
+    assert companion_files(checkpoint, {}).copied == ("hf_quant_config.json", "tokenizer.json")
+    files = companion_files(checkpoint, {}, ("hf_quant_config.json",))
+    assert (files.copied, files.left) == (("tokenizer.json",), (("hf_quant_config.json", "it declares the layout of the source"),))

@@ -103,7 +103,7 @@ def convert(
 
 
 class _Advance:
-    """Counts the bytes of the result, from those of finished shards on, and tells whoever wants to know."""
+    """Counts the bytes of the result, from those of finished shards on, and reports them to `progress`."""
 
     def __init__(self, plan: ConversionPlan, held: Collection[str], progress: Progress | None) -> None:
         self._done = sum(file.payload_size for place, file in plan.files.items() if place in held)

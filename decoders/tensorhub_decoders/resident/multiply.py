@@ -88,7 +88,7 @@ def project_on_cpu(x: torch.Tensor, parts: Sequence[StoredWeight], bias: torch.T
 
     def multiply(begin: int, end: int) -> None:
         with torch.inference_mode(mode=False):  # memory that is kept from call to call, and may be written in either mode
-            strip = scratch("upcast rows", (end - begin, columns), x.dtype)
+            strip = scratch("upcast rows", end - begin, columns, x.dtype)
             first = 0
             for part, height in zip(parts, heights, strict=True):
                 start, stop = max(begin - first, 0), min(end - first, height)

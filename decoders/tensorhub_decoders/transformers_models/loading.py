@@ -84,7 +84,7 @@ def _built(kind: type[Any], config: Any, weights: Mapping[str, Any], dtype: torc
     """Return a model with ordinary weights, placeholders for resident ones, and what its loader says."""
     refused: list[Violation] = []
     # The loader may take tensors out of what it is given: a mapping of its own. Experts are multiplied one by one, since
-    # grouped multiplications take a dense stack.
+    # grouped multiplications take an ordinary stack of matrices.
     given = placeholders(weights, dtype, refused)
     resident = any(isinstance(each, ResidentModule) for each in weights.values())
     eager = {"experts_implementation": "eager"} if resident and kind._can_set_experts_implementation() else {}

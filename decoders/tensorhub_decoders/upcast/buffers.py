@@ -8,7 +8,6 @@ kept from one strip to the next, and for as long as its thread lives.
 from __future__ import annotations
 
 import contextlib
-import math
 import mmap
 import threading
 from typing import Final
@@ -64,20 +63,20 @@ def _arena(size: int) -> torch.Tensor:
 
 
 class _Scratch(threading.local):
-    """What a thread holds for each use."""
+    """What a thread holds for each use and dtype."""
 
     def __init__(self) -> None:
-        self.held: dict[str, torch.Tensor] = {}
+        self.held: dict[tuple[str, torch.dtype], torch.Tensor] = {}
 
 
 _scratch = _Scratch()
 
 
-def scratch(use: str, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    """Return an uninitialized tensor in memory that this thread keeps for one use, and hands out again at the next call for it."""
-    size = math.prod(shape) * dtype.itemsize
-    held = _scratch.held.get(use)
-    if held is None or held.numel() < size:
+def scratch(use: str, rows: int, columns: int, dtype: torch.dtype) -> torch.Tensor:
+    """Return an uninitialized matrix in memory that this thread keeps for one use, and hands out again at the next call for it."""
+    elements = rows * columns
+    held = _scratch.held.get((use, dtype))
+    if held is None or held.numel() < elements:
         with torch.inference_mode(mode=False):  # memory that is kept from call to call, and may be written in either mode
-            held = _scratch.held[use] = torch.empty(size, dtype=torch.uint8)
-    return held[:size].view(dtype).view(shape)
+            held = _scratch.held[use, dtype] = torch.empty(elements, dtype=dtype)
+    return held[:elements].view(rows, columns)

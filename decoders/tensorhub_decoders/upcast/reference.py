@@ -1,6 +1,6 @@
 """The reference dequants: the formulas of the registry, in plain torch, which define what a contract's bytes mean.
 
-`REFERENCE_DEQUANTS` finds them by the names that the registry gives them, for whoever compares decoded weights with them.
+`REFERENCE_DEQUANTS` finds them by the names that the registry gives them, to compare decoded weights with them.
 """
 
 from __future__ import annotations

@@ -174,7 +174,7 @@ def _decode(reader: TensorReader, name: str, decoding: UnitDecoding, sidecars: M
     width = columns * stored_dtype.itemsize
     for matrix in range(count if out.numel() else 0):
         for begin, end in strips(rows, columns):
-            stored = scratch("stored", (end - begin, columns), stored_dtype)
+            stored = scratch("stored", end - begin, columns, stored_dtype)
             reader.read_into(name, stored.view(torch.uint8).numpy().data.cast("B"), (matrix * rows + begin) * width)
             decoding.convert(Strip(stored, matrices[matrix, begin:end], matrix, begin), sidecars)
 

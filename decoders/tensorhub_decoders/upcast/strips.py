@@ -132,8 +132,8 @@ def _upcast(
     direct = out.dtype is torch.float32
 
     def convert(begin: int, end: int) -> None:
-        halves = scratch("halves", (end - begin, columns), torch.int16)
-        strip = out[begin:end] if direct else scratch("floats", (end - begin, columns), torch.float32)
+        halves = scratch("halves", end - begin, columns, torch.int16)
+        strip = out[begin:end] if direct else scratch("floats", end - begin, columns, torch.float32)
         codes = signed[begin:end]
         if holds_nan(codes):
             strip.copy_(weight[begin:end])  # torch's own cast, slow and right for every code
