@@ -41,6 +41,10 @@ class Header(msgspec.Struct, frozen=True):
     metadata: Mapping[str, str]
     raw: bytes
 
+    def holding(self, tensors: Mapping[str, TensorEntry], geometries: Sequence[Geometry]) -> Header:
+        """Return a header that names these of the tensors alone; what says where they lie in the file is the same."""
+        return msgspec.structs.replace(self, tensors=tensors, geometries=geometries)
+
 
 #: What a header can be read from: a path, an open binary file, or the bytes of a file (bytes, memoryview, mmap).
 Source = str | os.PathLike[str] | BinaryIO | bytes | bytearray | memoryview | mmap

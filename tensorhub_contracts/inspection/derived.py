@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TypeVar
 
-import msgspec
+import attrs
 
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
 from tensorhub_contracts.checkpoints.header import Header
@@ -27,13 +27,11 @@ def part_of(inspection: Inspection, names: Iterable[str]) -> Inspection:
     asked = dict.fromkeys(names)
     held = dict.fromkeys(tensor for name in asked for tensor in (name, *inspection.unit_tensors.get(name, {}).values()))
     headers = {shard: _part_of_header(checkpoint, shard, of_shard) for shard, of_shard in _by_shard(checkpoint, held).items()}
-    return msgspec.structs.replace(
+    return attrs.evolve(
         inspection,
         units_of=_kept(inspection.units_of, asked),
-        checkpoint=msgspec.structs.replace(
-            checkpoint, headers=headers, shard_of={name: checkpoint.shard_of[name] for name in held}, held_twice={}
-        ),
-        groups=msgspec.structs.replace(
+        checkpoint=attrs.evolve(checkpoint, headers=headers, shard_of={name: checkpoint.shard_of[name] for name in held}, held_twice={}),
+        groups=attrs.evolve(
             groups,
             quantized=_kept(groups.quantized, asked),
             unquantized={name: groups.unquantized[name] for name in held if name in groups.unquantized},
@@ -45,8 +43,8 @@ def part_of(inspection: Inspection, names: Iterable[str]) -> Inspection:
 def renamed(inspection: Inspection, path: str) -> Inspection:
     """Return the inspection of a checkpoint whose folder or file was renamed to `path`: not a byte of it has changed."""
     checkpoint = inspection.checkpoint
-    moved = None if checkpoint is None else msgspec.structs.replace(checkpoint, path=path)
-    return msgspec.structs.replace(inspection, path=path, checkpoint=moved)
+    moved = None if checkpoint is None else attrs.evolve(checkpoint, path=path)
+    return attrs.evolve(inspection, path=path, checkpoint=moved)
 
 
 def _by_shard(checkpoint: Checkpoint, names: Iterable[str]) -> dict[str, list[str]]:
@@ -60,7 +58,7 @@ def _by_shard(checkpoint: Checkpoint, names: Iterable[str]) -> dict[str, list[st
 def _part_of_header(checkpoint: Checkpoint, shard: str, names: Iterable[str]) -> Header:
     header = checkpoint.headers[shard]
     tensors = {name: header.tensors[name] for name in names}
-    return msgspec.structs.replace(header, tensors=tensors, geometries=[checkpoint.tensors[name] for name in tensors])
+    return header.holding(tensors, [checkpoint.tensors[name] for name in tensors])
 
 
 def _kept(groups: Mapping[Key, Collection[str]], names: Mapping[str, None]) -> dict[Key, list[str]]:

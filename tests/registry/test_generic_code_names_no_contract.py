@@ -19,7 +19,6 @@ OWN = {DECODERS / f"{name}.py" for name in ("cozy_fp8_rowwise", "cozy_fp8_storag
 
 #: Where a handle is an example for a reader, and decides nothing: the file, and how often.
 EXAMPLES = {
-    "tensorhub_contracts/registry/names.py": 1,  # how a handle is written
     "decoders/tensorhub_decoders/commands/produce.py": 1,  # --help says which contract takes stacks of experts
 }
 
