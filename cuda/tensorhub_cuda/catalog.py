@@ -83,10 +83,10 @@ def read_source(kernel: Kernel) -> str:
 
 
 def check_floor(kernel: Kernel, sm: int) -> None:
-    """Raise KernelUnavailable for a compute capability that the kernel is not claimed for: below its floor, or unknown."""
+    """Raise KernelUnavailable for a compute capability that the kernel is not claimed for: below its minimum, or unknown."""
     reason = not_claimed(kernel, sm)
     if sm < kernel.minimum_sm:
-        remedy = "Choose a lane with a lower floor, or a newer device."
+        remedy = "Choose a lane with a lower minimum compute capability, or a newer device."
         raise KernelUnavailable("floor", kernel.name, f"compute capability sm_{kernel.minimum_sm} or later", f"sm_{sm}", remedy)
     if reason:
         remedy = "Upgrade tensorhub-contracts, which may know this device by now, or compute elsewhere."

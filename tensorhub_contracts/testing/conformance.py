@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import re
 from collections.abc import Iterable, Iterator
@@ -21,9 +20,10 @@ from tensorhub_contracts.plugins.loader import RegisteredDecoder
 from tensorhub_contracts.registry.contract import Contract
 from tensorhub_contracts.registry.names import parse_lane
 from tensorhub_contracts.registry.registry import Registry
+from tensorhub_contracts.testing.comparing import first_difference, in_dtype, moved_by_one, stored_tensor
 from tensorhub_contracts.testing.environments import derived_lanes, plugins_without_torch
 from tensorhub_contracts.testing.header_faults import HEADER_FAULTS
-from tensorhub_contracts.testing.numbers import encoded, rounded_to_f32, values
+from tensorhub_contracts.testing.numbers import rounded_to_f32
 from tensorhub_contracts.testing.reference_formulas import FORMULAS
 from tensorhub_contracts.testing.sample_units import SampleUnit, StoredTensor, sample_units, unquantized_tensors, write_tree
 
@@ -136,10 +136,10 @@ class DecoderContractTests:
         for lane, dtype in self._ways():
             decoded = _by_name(self.decode(inspection, lane=lane, dtype=dtype))
             for name, numbers in exact.items():
-                stored = _stored(decoded[name])
+                stored = stored_tensor(decoded[name])
                 assert stored.shape == units[name].tensors["weight"].shape or math.prod(stored.shape) == len(numbers), name
                 assert stored.dtype == dtype, f"{name} in {lane}: {stored.dtype}"
-                assert not _differing(stored, numbers), f"{name} in {lane} as {dtype}: {_differing(stored, numbers)}"
+                assert not first_difference(stored, numbers), f"{name} in {lane} as {dtype}: {first_difference(stored, numbers)}"
 
     def test_nothing_is_lost_and_no_scale_is_left_over(self, tmp_path: Path) -> None:
         """What comes out is every tensor but the scales; what nothing scales has the values that it is stored with."""
@@ -150,8 +150,8 @@ class DecoderContractTests:
             decoded = list(self.decode(inspection, lane=lane, dtype=dtype))
             assert sorted(name for name, _, _ in decoded) == sorted(set(tensors) - sidecars)
             for name, tensor in unquantized_tensors(self._facts()).items():
-                stored = _stored(_by_name(decoded)[name])
-                expected = tensor if self._facts().form or len(tensor.shape) < 2 else _as(dtype, tensor)
+                stored = stored_tensor(_by_name(decoded)[name])
+                expected = tensor if self._facts().form or len(tensor.shape) < 2 else in_dtype(dtype, tensor)
                 assert (stored.dtype, stored.shape, stored.data) == (expected.dtype, expected.shape, expected.data), name
 
     def test_what_computed_a_weight_is_reported(self, tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ class DecoderContractTests:
         units = {unit.names["weight"] for unit in sample_units(self._facts())}
         for lane, dtype in self._ways():
             for name, tensor, compute_path in self.decode(inspection, lane=lane, dtype=dtype):
-                computed = name in units or _stored(tensor).data != tensors[name].data
+                computed = name in units or stored_tensor(tensor).data != tensors[name].data
                 assert bool(re.fullmatch(r"(cpu|cuda)(\.[a-z0-9_]+)+", compute_path)) == computed, f"{name}: {compute_path!r}"
 
     def test_a_wrong_scale_would_be_seen(self, tmp_path: Path) -> None:
@@ -174,8 +174,10 @@ class DecoderContractTests:
             role = (
                 "scale" if len(set(unit.tensors.get("scale", unit.tensors["weight"]).values)) > 1 and "scale" in unit.tensors else "weight"
             )
-            numbers = [rounded_to_f32(value) for value in self.reference(_moved(unit, role))]
-            assert _differing(_stored(decoded[unit.names["weight"]]), numbers), f"{unit.names['weight']}: a moved {role} changes nothing"
+            numbers = [rounded_to_f32(value) for value in self.reference(moved_by_one(unit, role))]
+            assert first_difference(stored_tensor(decoded[unit.names["weight"]]), numbers), (
+                f"{unit.names['weight']}: a moved {role} changes nothing"
+            )
 
     # ------------------------------------------------------------ what they share
 
@@ -188,7 +190,7 @@ class DecoderContractTests:
         return contracts[self.contract]
 
     def _registered(self) -> RegisteredDecoder:
-        """Return the claim of the decoder under test."""
+        """Return the decoder under test as it is registered."""
         decoders = [
             registered
             for plugin in installed_plugins().loaded
@@ -227,46 +229,3 @@ def _first_of_each_form(units: Iterable[SampleUnit]) -> Iterator[SampleUnit]:
         if unit.form not in seen:
             seen.add(unit.form)
             yield unit
-
-
-def _moved(unit: SampleUnit, role: str) -> SampleUnit:
-    """Return a unit whose elements of one tensor are moved by one place."""
-    tensor = unit.tensors[role]
-    width = BITS[tensor.dtype] // 8
-    moved = StoredTensor(tensor.dtype, tensor.shape, tensor.data[-width:] + tensor.data[:-width])
-    return SampleUnit(unit.form, unit.names, {**unit.tensors, role: moved}, unit.symbols)
-
-
-def _differing(stored: StoredTensor, numbers: list[float]) -> str:
-    """Say where decoded bytes are not the numbers, rounded to their dtype; NaN is NaN, whatever its payload."""
-    wanted = encoded(stored.dtype, numbers)
-    width = BITS[stored.dtype] // 8
-    if len(wanted) != len(stored.data):
-        return f"{len(stored.data)} bytes, expected {len(wanted)}"
-    if wanted == stored.data:
-        return ""
-    found = stored.values
-    for place, number in enumerate(numbers):
-        here = slice(place * width, (place + 1) * width)
-        if stored.data[here] != wanted[here] and not (math.isnan(number) and math.isnan(found[place])):
-            return f"element {place} is {found[place]!r} ({stored.data[here].hex()}), expected {number!r} ({wanted[here].hex()})"
-    return ""
-
-
-def _as(dtype: str, tensor: StoredTensor) -> StoredTensor:
-    """Return a stored tensor with its values rounded to another dtype."""
-    return StoredTensor(dtype, tensor.shape, encoded(dtype, values(tensor.dtype, tensor.data)))
-
-
-_NAMES = {"bfloat16": "BF16", "float16": "F16", "float32": "F32", "float64": "F64", "int8": "I8", "uint8": "U8", "float8_e4m3fn": "F8_E4M3"}
-
-
-def _stored(tensor: Any) -> StoredTensor:
-    """Return the bytes of a tensor of torch, or of anything that numpy can view."""
-    library = importlib.import_module(type(tensor).__module__.partition(".")[0])
-    dtype = str(tensor.dtype).rpartition(".")[2]
-    if library.__name__ == "torch":
-        data = tensor.detach().cpu().contiguous().reshape(-1).view(library.uint8).numpy().tobytes()
-    else:
-        data = tensor.tobytes()
-    return StoredTensor(_NAMES.get(dtype, dtype), tuple(tensor.shape), data)

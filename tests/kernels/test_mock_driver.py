@@ -81,7 +81,7 @@ def run_alone(folder: Path, code: str) -> str:
 def test_no_device(mock_folder: Path) -> None:
     code = """
 from tensorhub_cuda.errors import KernelUnavailable
-from tensorhub_cuda.launch.ready import prepare_kernels
+from tensorhub_cuda.launch.loaded import prepare_kernels
 driver.set_devices()
 try:
     prepare_kernels(0, ["w8a16"])
@@ -94,7 +94,7 @@ except KernelUnavailable as error:
 def test_a_driver_that_fails_to_start(mock_folder: Path) -> None:
     code = """
 from tensorhub_cuda.errors import KernelUnavailable
-from tensorhub_cuda.launch.ready import prepare_kernels
+from tensorhub_cuda.launch.loaded import prepare_kernels
 driver.inject("cuInit", 3, times=9)
 try:
     prepare_kernels(0, ["w8a16"])
@@ -109,7 +109,7 @@ def test_importing_calls_no_driver(mock_folder: Path) -> None:
     code = """
 import tensorhub_cuda.launch.driver, tensorhub_cuda.launch.torch_op, tensorhub_cuda.launch.operator, tensorhub_cuda.launch.operand_rules
 print(driver.calls("cuInit"))
-tensorhub_cuda.launch.ready.device_sm(0)
+tensorhub_cuda.launch.loaded.device_sm(0)
 print(driver.calls("cuInit"))
 """
     assert run_alone(mock_folder, code) == "0\n1\n", "and the control, after the first use: a call is counted"

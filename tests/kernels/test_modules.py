@@ -63,10 +63,12 @@ def stand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Stand]:
     monkeypatch.setitem(sys.modules, "cuda.core", core)
     monkeypatch.setattr(driver, "cuDeviceGet", lambda index: (0, index))
     monkeypatch.setattr(driver, "cuKernelSetAttribute", stand.set_attribute)
+    monkeypatch.setattr(driver, "cuKernelGetFunction", lambda handle: (driver.CUresult.CUDA_SUCCESS, handle))
+    monkeypatch.setattr(driver, "cuFuncLoad", lambda function: (driver.CUresult.CUDA_SUCCESS,))
     monkeypatch.setenv("TENSORHUB_KERNEL_CACHE", str(tmp_path))
     monkeypatch.delenv("TENSORHUB_DISABLE_JIT", raising=False)
     monkeypatch.setattr(modules, "read_source", lambda kernel: SMALL)
-    monkeypatch.setattr(modules, "_loaded", {})
+    monkeypatch.setattr(modules, "LOADED", {})
     return stand
 
 
@@ -77,7 +79,7 @@ def test_a_kernel_is_loaded_once_and_says_where_it_is_from(stand: Stand, monkeyp
     assert (name, loaded.digest, loaded.sm, loaded.origin) == ("small", digest_of(code), 90, "compiled")
     assert Path(loaded.path).exists()
     assert stand.limits == [(0, 65536)]
-    monkeypatch.setattr(modules, "_loaded", {})  # another process
+    monkeypatch.setattr(modules, "LOADED", {})  # another process
     again = loaded_kernel(KERNEL, 0)
     assert (again.origin, again.path, again.digest) == ("cache", loaded.path, loaded.digest)
 

@@ -43,7 +43,7 @@ def choose_kernel(compute: str, m: int, k: int, sm: int, aligned: bool) -> Kerne
 
     `aligned`: rows of the weight, and of x for w8a16, begin on 16 bytes (`is_aligned`). For w8a8 the quantized
     activations are the op's own and always are. Raises KernelUnavailable, the layout being judged before the hardware
-    (alignment, then floor), and ValueError for a compute that there is not.
+    (alignment, then minimum compute capability), and ValueError for the name of a compute that no kernel has.
     """
     vector_loads = aligned and k % ALIGNED_K == 0
     chosen = _chosen(compute, m, vector_loads)
@@ -61,7 +61,7 @@ def compute_path_of(compute: str, m: int, k: int, sm: int, aligned: bool) -> str
 
 
 def kernels_of(compute: str) -> tuple[Kernel, ...]:
-    """Return every kernel that a call of a compute may launch, whatever its sizes; raises ValueError for none that there is."""
+    """Return every kernel that a call of a compute may launch, whatever its sizes; raises ValueError for the name of a compute that no kernel has."""
     try:
         return _KERNELS_OF[compute]
     except KeyError:

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from tensorhub_cuda.catalog import Kernel
 from tensorhub_cuda.errors import KernelUnavailable
+from tensorhub_cuda.launch.loaded import make_current, ready_kernel
 from tensorhub_cuda.launch.operands import GROUP, MatrixOperands, operand_slices, row_slices
-from tensorhub_cuda.launch.ready import make_current, ready_kernel
 
 #: Driver errors of work that was enqueued earlier, or of a device that is broken: they say nothing of this kernel, and no
 #: other kernel would do better. (Names as the driver gives them.)

@@ -1,11 +1,9 @@
-"""Loads a kernel onto a device: its cubin from the cache or the compiler, its symbol, and its limit of dynamic shared memory.
-
-Loading is context-independent (cuLibraryLoadData) and changes no thread's current device or context, which are torch's.
-"""
+"""The kernels that are loaded on each device, and loading them ahead of the first launch, as the capture of a CUDA graph needs."""
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterable
 from threading import Lock
 from typing import Any, Final
 
@@ -13,6 +11,7 @@ import attrs
 
 from tensorhub_cuda.catalog import Kernel, check_floor, read_source
 from tensorhub_cuda.errors import KernelUnavailable
+from tensorhub_cuda.launch.choose import kernels_of
 from tensorhub_cuda.nvrtc.cache import FoundCubin, Origin, find_cubin
 from tensorhub_cuda.nvrtc.compile import package_missing
 
@@ -36,23 +35,53 @@ class LoadedKernel:
     not_kept: str = ""
 
 
-_loaded: Final[dict[tuple[int, str], LoadedKernel]] = {}
+#: Every kernel that is loaded, by name and number of the device: the one cache.
+LOADED: Final[dict[tuple[str, int], LoadedKernel]] = {}
 _loading: Final = Lock()
 
 
 def loaded_kernel(kernel: Kernel, device_index: int) -> LoadedKernel:
-    """Return a kernel on a device; the first call for the pair compiles and loads, later ones look it up.
+    """Return a kernel whose code is on a device; the first call for the pair compiles and loads, later ones look it up.
 
-    Raises KernelUnavailable, decided by the floor, the package, the driver, NVRTC, or TENSORHUB_DISABLE_JIT.
+    Raises KernelUnavailable, decided by the minimum compute capability, the package, the driver, NVRTC, or TENSORHUB_DISABLE_JIT.
     """
-    key = (device_index, kernel.name)
-    found = _loaded.get(key)
+    key = (kernel.name, device_index)
+    found = LOADED.get(key)
     if found is None:
         with _loading:  # threads that ask at once compile once
-            found = _loaded.get(key)
+            found = LOADED.get(key)
             if found is None:
-                found = _loaded[key] = _load(kernel, device_index)
+                found = _load(kernel, device_index)
+                _put_on_device(found, device_index)
+                LOADED[key] = found
     return found
+
+
+def prepare_kernels(device_index: int, computes: Iterable[str]) -> tuple[LoadedKernel, ...]:
+    """Compile and load every kernel of some computes: afterwards a launch compiles, loads and sets nothing.
+
+    Raises KernelUnavailable, before anything is compiled if a minimum compute capability decides, and ValueError for the
+    name of a compute that no kernel has.
+    """
+    wanted = [kernel for compute in computes for kernel in kernels_of(compute)]
+    sm = device_sm(device_index)
+    for kernel in wanted:
+        check_floor(kernel, sm)
+    return tuple(loaded_kernel(kernel, device_index) for kernel in wanted)
+
+
+def ready_kernel(kernel: Kernel, device_index: int, stream: int) -> LoadedKernel:
+    """Return a kernel that is loaded, or load it; not while the stream is being captured, which loading would break."""
+    found = LOADED.get((kernel.name, device_index))
+    if found is None and _is_capturing(stream, device_index):
+        raise KernelUnavailable(
+            "driver",
+            kernel.name,
+            "a kernel that is loaded before a CUDA graph is captured",
+            f"a first launch inside the capture, on CUDA device {device_index}",
+            "Call tensorhub_cuda.launch.torch_op.prepare(device, computes) before the capture.",
+        )
+    return found or loaded_kernel(kernel, device_index)
 
 
 def device_sm(device_index: int) -> int:
@@ -110,3 +139,33 @@ def _allow_dynamic_shared_memory(handle: Any, kernel: Kernel, device_index: int)
             str(status),
             "Choose a lane whose kernel needs less.",
         )
+
+
+def _put_on_device(loaded: LoadedKernel, device_index: int) -> None:
+    """Have the driver load the code now: it would at the first launch, which the capture of a graph does not bear."""
+    driver = importlib.import_module("cuda.bindings.driver")
+    result, function = driver.cuKernelGetFunction(loaded.handle.handle)
+    if result == driver.CUresult.CUDA_ERROR_INVALID_CONTEXT:
+        make_current(device_index)
+        result, function = driver.cuKernelGetFunction(loaded.handle.handle)
+    if int(result) == 0:
+        try:
+            (result,) = driver.cuFuncLoad(function)
+        except RuntimeError:  # a driver before CUDA 12.4 has no such function, and loads at the first launch
+            return
+    if int(result) != 0:
+        remedy = "Run tensorhub doctor to see what the driver says."
+        raise KernelUnavailable("driver", loaded.kernel.name, f"code that CUDA device {device_index} loads", str(result), remedy)
+
+
+def _is_capturing(stream: int, device_index: int) -> bool:
+    """Return whether a stream records into a graph, or is a default stream beside one that does."""
+    device_sm(device_index)  # says by name that there is no driver, no package or no such device
+    driver = importlib.import_module("cuda.bindings.driver")
+    result, status = driver.cuStreamIsCapturing(stream)
+    return result == driver.CUresult.CUDA_ERROR_STREAM_CAPTURE_IMPLICIT or int(status) != 0
+
+
+def make_current(device_index: int) -> None:
+    """Make the primary context of a device current in this thread."""
+    importlib.import_module("cuda.core").Device(device_index).set_current()

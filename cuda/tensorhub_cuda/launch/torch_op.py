@@ -10,10 +10,9 @@ import torch
 from tensorhub_cuda.errors import KernelArgumentError
 from tensorhub_cuda.launch.choose import choose_kernel, compute_path_of, is_aligned, quantize_kernel
 from tensorhub_cuda.launch.driver import launch_matrix, launch_quantize
-from tensorhub_cuda.launch.loaded import LoadedKernel, device_sm
+from tensorhub_cuda.launch.loaded import LoadedKernel, device_sm, prepare_kernels
 from tensorhub_cuda.launch.operand_rules import BLOCK, LARGEST_INT32, require_operands
 from tensorhub_cuda.launch.operands import GROUP, MatrixOperands
-from tensorhub_cuda.launch.ready import prepare_kernels
 
 __all__ = ["block_fp8_linear_cuda", "compute_path_of", "linear_on_stream", "prepare"]
 
@@ -44,7 +43,7 @@ def block_fp8_linear_cuda(
 def prepare(device: torch.device | str | int, computes: Iterable[str]) -> tuple[LoadedKernel, ...]:
     """Compile and load every kernel of some computes on a device, so that a CUDA graph can capture their launches.
 
-    Returns what was loaded and where it came from. Raises KernelUnavailable (floor, NVRTC, driver, package, disabled), and
+    Returns what was loaded and where it came from. Raises KernelUnavailable (minimum compute capability, NVRTC, driver, package, disabled), and
     KernelArgumentError for a device that is not CUDA's.
     """
     device = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)

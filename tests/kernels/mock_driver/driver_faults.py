@@ -8,7 +8,7 @@ import pytest
 from tensorhub_cuda.errors import KernelUnavailable
 from tensorhub_cuda.launch import driver as kernel_launch
 from tensorhub_cuda.launch import loaded as modules
-from tensorhub_cuda.launch.ready import prepare_kernels
+from tensorhub_cuda.launch.loaded import prepare_kernels
 from tensorhub_cuda.launch.torch_op import linear_on_stream
 
 from tests.kernels.mock_driver import reference_execution

@@ -11,7 +11,7 @@ import pytest
 import torch
 from tensorhub_cuda.errors import KernelArgumentError
 from tensorhub_cuda.launch import torch_op as launching
-from tensorhub_cuda.launch.ready import prepare_kernels
+from tensorhub_cuda.launch.loaded import prepare_kernels
 from tensorhub_cuda.launch.torch_op import block_fp8_linear_cuda, linear_on_stream
 
 from tests.kernels.mock_driver import reference_execution

@@ -186,9 +186,9 @@ def _graphs(machine: Machine, by_name: Mapping[str, Case]) -> Outcome:
 
 def _not_prepared(machine: Machine, lane: str) -> str:
     """A kernel that is not loaded yet must be refused inside a capture, by name, and the process must go on."""
-    from tensorhub_cuda.launch import ready as ready_kernels
+    from tensorhub_cuda.launch import loaded as modules
 
-    launched = ready_kernels.READY_KERNELS  # forgotten for a moment, as in a process that has just begun
+    launched = modules.LOADED  # forgotten for a moment, as in a process that has just begun
     kept = dict(launched)
     x = torch.zeros(1, 128, dtype=torch.float32 if lane == "w8a32" else torch.bfloat16, device=machine.memory)
     weight = torch.zeros(16, 128, dtype=torch.uint8, device=machine.memory)
