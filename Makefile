@@ -1,5 +1,7 @@
 # make demo    from nothing to the main job: a virtual environment, real checkpoints, their verdicts
+# make quick   the tests of what changed, or a fast subset, within a minute
 # make test    sets up what the tests need and runs all of them
+# make test-light LIGHT=python3.12  what needs no torch, on another Python
 # make check   ruff, mypy, import-linter, the wheel's content, a wheel and an editable install, the plugin template
 # make bench   the speed table, as ratios in one interleaved run
 # make docs    writes the generated pages of docs/ again
@@ -13,13 +15,27 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 WORKERS ?= 2
 
-.PHONY: demo test check bench docs mutants gpu-test clean
+.PHONY: demo quick test test-light check bench docs mutants gpu-test clean
 
 demo: $(VENV)/test.done
 	HF_HUB_OFFLINE=1 $(BIN)/python demo/demo.py
 
 test: $(VENV)/test.done
 	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+
+# What needs no torch, in an environment of its own, so that each Python that the metadata names runs it.
+LIGHT ?= python3
+LIGHT_TESTS := tests/registry tests/layouts tests/containers tests/attacks tests/commands tests/reports tests/satisfies tests/goldens tests/architecture
+LIGHT_BIN := .venv-light/$(notdir $(LIGHT))/bin
+
+test-light:
+	test -x $(LIGHT_BIN)/python || $(LIGHT) -m venv .venv-light/$(notdir $(LIGHT))
+	$(LIGHT_BIN)/python -m pip --disable-pip-version-check -qq install -c constraints.txt -r requirements-light.txt -e .
+	$(LIGHT_BIN)/python --version
+	$(LIGHT_BIN)/python -m pytest -q -n $(WORKERS) -m "not needs_torch" $(LIGHT_TESTS) $(PYTEST_ARGS)
+
+quick: $(VENV)/test.done
+	$(BIN)/python tools/quick.py
 
 check: $(VENV)/test.done $(VENV)/check.done
 	$(BIN)/ruff check .
@@ -50,7 +66,7 @@ gpu-test:
 	PYTHONPATH=.:decoders:cuda$${PYTHONPATH:+:$$PYTHONPATH} $(GPU_PYTHON) tests/kernels/gpu_receipt.py $(GPU_TEST_ARGS)
 
 clean:
-	rm -rf $(VENV) dist demo-checkpoints benchmarks/trees
+	rm -rf $(VENV) .venv-light dist demo-checkpoints benchmarks/trees
 
 # A virtual environment with the package installed for editing, and what each group of pyproject.toml needs. pip of
 # every Python that we support can read requirement files; few can read dependency groups.

@@ -4,11 +4,26 @@ from __future__ import annotations
 
 import importlib
 import math
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tensorhub_contracts.checkpoints.geometry import BITS
 from tensorhub_contracts.testing.numbers import encoded, values
 from tensorhub_contracts.testing.sample_units import SampleUnit, StoredTensor
+
+
+def by_name(decoded: Iterable[tuple[str, Any, str]]) -> dict[str, Any]:
+    """Return what a decoder yields as tensors by their names."""
+    return {name: tensor for name, tensor, _ in decoded}
+
+
+def first_of_each_form(units: Iterable[SampleUnit]) -> Iterator[SampleUnit]:
+    """Yield a unit of each form of the contract."""
+    seen: set[str] = set()
+    for unit in units:
+        if unit.form not in seen:
+            seen.add(unit.form)
+            yield unit
 
 
 def moved_by_one(unit: SampleUnit, role: str) -> SampleUnit:

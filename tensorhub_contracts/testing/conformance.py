@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,7 +20,7 @@ from tensorhub_contracts.plugins.loader import RegisteredDecoder
 from tensorhub_contracts.registry.contract import Contract
 from tensorhub_contracts.registry.names import parse_lane
 from tensorhub_contracts.registry.registry import Registry
-from tensorhub_contracts.testing.comparing import first_difference, in_dtype, moved_by_one, stored_tensor
+from tensorhub_contracts.testing.comparing import by_name, first_difference, first_of_each_form, in_dtype, moved_by_one, stored_tensor
 from tensorhub_contracts.testing.environments import derived_lanes, plugins_without_torch
 from tensorhub_contracts.testing.header_faults import HEADER_FAULTS
 from tensorhub_contracts.testing.numbers import rounded_to_f32
@@ -62,7 +62,7 @@ class DecoderContractTests:
         decoded: Iterable[tuple[str, Any, str]] = self._registered().function(inspection, lane=lane, dtype=dtype)
         return decoded
 
-    # ------------------------------------------------------------ the declaration
+    # --- the declaration
 
     def test_plugins_load_where_torch_cannot_be_imported(self) -> None:
         """Discovery runs in builds and hubs that have no torch."""
@@ -90,7 +90,7 @@ class DecoderContractTests:
         entries = [entry for entry in record["contracts"] if entry["contract"] == self.contract]
         assert self._registered().name in [entry["decoder"] for entry in entries]
 
-    # ------------------------------------------------------------ headers
+    # --- headers
 
     def test_a_sound_tree_is_accepted(self, tmp_path: Path) -> None:
         """The control beside the faults below: the same trees, undamaged."""
@@ -104,7 +104,7 @@ class DecoderContractTests:
         facts = self._facts()
         judged = []
         wrong = []
-        for unit in _first_of_each_form(sample_units(facts)):
+        for unit in first_of_each_form(sample_units(facts)):
             for fault, damage in HEADER_FAULTS.items():
                 damaged = damage(unit, facts, self._registry())
                 if damaged is not None:
@@ -126,7 +126,7 @@ class DecoderContractTests:
             assert not inspection.accepted, f"a matrix of {dtype} was accepted"
             assert "model.stranger.weight" in "".join(map(str, inspection.violations)), inspection.codes
 
-    # ------------------------------------------------------------ numbers
+    # --- numbers
 
     def test_decoded_weights_are_exact(self, tmp_path: Path) -> None:
         """Every weight, in every lane that upcasts and every dtype of it, equals the reference bit for bit."""
@@ -134,7 +134,7 @@ class DecoderContractTests:
         exact = {name: [rounded_to_f32(value) for value in self.reference(unit)] for name, unit in units.items()}
         inspection = inspect(self._tree(tmp_path / "sound"), contract=self.contract)
         for lane, dtype in self._ways():
-            decoded = _by_name(self.decode(inspection, lane=lane, dtype=dtype))
+            decoded = by_name(self.decode(inspection, lane=lane, dtype=dtype))
             for name, numbers in exact.items():
                 stored = stored_tensor(decoded[name])
                 assert stored.shape == units[name].tensors["weight"].shape or math.prod(stored.shape) == len(numbers), name
@@ -150,7 +150,7 @@ class DecoderContractTests:
             decoded = list(self.decode(inspection, lane=lane, dtype=dtype))
             assert sorted(name for name, _, _ in decoded) == sorted(set(tensors) - sidecars)
             for name, tensor in unquantized_tensors(self._facts()).items():
-                stored = stored_tensor(_by_name(decoded)[name])
+                stored = stored_tensor(by_name(decoded)[name])
                 expected = tensor if self._facts().form or len(tensor.shape) < 2 else in_dtype(dtype, tensor)
                 assert (stored.dtype, stored.shape, stored.data) == (expected.dtype, expected.shape, expected.data), name
 
@@ -169,7 +169,7 @@ class DecoderContractTests:
         units = [unit for unit in sample_units(self._facts()) if unit.symbols.get("out", 0) > 1 and unit.symbols.get("in", 0) > 1]
         inspection = inspect(self._tree(tmp_path / "sound"), contract=self.contract)
         lane, dtype = self._ways()[0]
-        decoded = _by_name(self.decode(inspection, lane=lane, dtype=dtype))
+        decoded = by_name(self.decode(inspection, lane=lane, dtype=dtype))
         for unit in units:
             role = (
                 "scale" if len(set(unit.tensors.get("scale", unit.tensors["weight"]).values)) > 1 and "scale" in unit.tensors else "weight"
@@ -179,7 +179,7 @@ class DecoderContractTests:
                 f"{unit.names['weight']}: a moved {role} changes nothing"
             )
 
-    # ------------------------------------------------------------ what they share
+    # --- what they share
 
     def _registry(self) -> Registry:
         return installed_plugins().registry
@@ -217,15 +217,3 @@ class DecoderContractTests:
 
     def _tree(self, folder: Path) -> Path:
         return write_tree(folder, self._facts(), self._tensors())
-
-
-def _by_name(decoded: Iterable[tuple[str, Any, str]]) -> dict[str, Any]:
-    return {name: tensor for name, tensor, _ in decoded}
-
-
-def _first_of_each_form(units: Iterable[SampleUnit]) -> Iterator[SampleUnit]:
-    seen: set[str] = set()
-    for unit in units:
-        if unit.form not in seen:
-            seen.add(unit.form)
-            yield unit

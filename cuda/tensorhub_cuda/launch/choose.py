@@ -61,7 +61,7 @@ def compute_path_of(compute: str, m: int, k: int, sm: int, aligned: bool) -> str
 
 
 def kernels_of(compute: str) -> tuple[Kernel, ...]:
-    """Return every kernel that a call of a compute may launch, whatever its sizes; raises ValueError for the name of a compute that no kernel has."""
+    """Return every kernel that a call of a compute may launch, whatever its sizes; raises ValueError for an unknown compute."""
     try:
         return _KERNELS_OF[compute]
     except KeyError:

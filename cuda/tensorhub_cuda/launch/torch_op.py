@@ -43,7 +43,7 @@ def block_fp8_linear_cuda(
 def prepare(device: torch.device | str | int, computes: Iterable[str]) -> tuple[LoadedKernel, ...]:
     """Compile and load every kernel of some computes on a device, so that a CUDA graph can capture their launches.
 
-    Returns what was loaded and where it came from. Raises KernelUnavailable (minimum compute capability, NVRTC, driver, package, disabled), and
+    Returns what was loaded and where it came from. Raises KernelUnavailable, whatever decides on it, and
     KernelArgumentError for a device that is not CUDA's.
     """
     device = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
