@@ -32,7 +32,7 @@ test-light:
 	test -x $(LIGHT_BIN)/python || $(LIGHT) -m venv .venv-light/$(notdir $(LIGHT))
 	$(LIGHT_BIN)/python -m pip --disable-pip-version-check -qq install -c constraints.txt -r requirements-light.txt -e .
 	$(LIGHT_BIN)/python --version
-	$(LIGHT_BIN)/python -m pytest -q -n $(WORKERS) -m "not needs_torch" $(LIGHT_TESTS) $(PYTEST_ARGS)
+	$(LIGHT_BIN)/python -m pytest -q -n $(WORKERS) $(LIGHT_TESTS) $(PYTEST_ARGS)
 
 quick: $(VENV)/test.done
 	$(BIN)/python tools/quick.py

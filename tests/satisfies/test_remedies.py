@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("torch")  # what is promised is done
+
 from tensorhub_contracts import Demand, Refusal, derive_execution_lanes, inspect, satisfies
 from tensorhub_contracts.registry.registry import load_registry
 from tensorhub_contracts.testing.sample_units import sample_units, unquantized_tensors, write_tree
