@@ -132,7 +132,7 @@ TREES = (
     Tree("one grid flattened", False, _set(SCALE, lambda tensors: tensors[SCALE].flatten())),
     Tree("one weight without a scale", False, lambda tensors, config: tensors.__delitem__(SCALE)),
     Tree("a rowwise tree under a blockwise declaration", False, _rowwise),
-    Tree("two scale leaves on one weight", False, _set(WEIGHT + "_scale", lambda tensors: torch.rand(HIDDEN))),
+    Tree("two scales on one weight", False, _set(WEIGHT + "_scale", lambda tensors: torch.rand(HIDDEN))),
     Tree("one grid of 64 x 64 blocks, 128 declared", False, _set(SCALE, lambda tensors: torch.rand(4, 8) * 1e-3)),
     Tree(
         "64 x 64 declared, grids of 128 x 128",

@@ -105,7 +105,7 @@ def parse_registry(text: str, *, name: str = "registry.toml") -> Registry:
     """Read a registry from TOML text and judge it.
 
     Raises `RegistryError` with every faulty table and its path: a syntax error, an unknown key, a wrong type, an
-    unknown dtype, a handle listed twice, a sidecar name that no sidecar describes, two handles with one digest.
+    unknown dtype, a handle listed twice, a sidecar that no `[[sidecar]]` describes, two handles with one digest.
     """
     from tensorhub_contracts.registry.check import digest_clashes, faults  # the shipped file is judged by the tests
 

@@ -6,7 +6,7 @@ from tensorhub_contracts.registry.contract import Payload, SidecarName
 
 
 class SidecarNames(dict[str, "SidecarName | None"]):
-    """Maps the last dotted segment of a tensor's name to its sidecar, or None; remembers each answer.
+    """Maps the last dotted segment of a tensor's name to what it means as a sidecar, or None; remembers each answer.
 
     The longest suffix wins. A suffix that begins with a dot matches a whole segment only: `.weight_scale` matches
     `layers.0.weight_scale` and not `layers.0.my_weight_scale`.

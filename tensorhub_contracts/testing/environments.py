@@ -41,7 +41,7 @@ print(json.dumps([canonical_bytes(lanes).decode(), to_builtins(lanes)]))
 
 
 def plugins_without_torch() -> list[tuple[str, str, str, list[tuple[str, str]]]]:
-    """Return name, state, reason and claims of each plugin where torch and its like cannot be imported."""
+    """Return name, state, reason and decoders of each plugin where torch and its like cannot be imported."""
     return [
         (name, state, reason, [tuple(registered) for registered in decoders])
         for name, state, reason, decoders in _run(_WITHOUT.format(forbidden=set(FORBIDDEN)) + _PLUGINS, "0")

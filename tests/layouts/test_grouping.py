@@ -28,7 +28,7 @@ STORAGE = "cozy.fp8-storage@1"
 
 
 def counted(inspection: Inspection) -> list[str]:
-    """Return every tensor name in the groups, as often as it stands there; a sidecar by its weight and its sidecar."""
+    """Return every tensor name in the groups, as often as it stands there; a sidecar by its weight and its name."""
     groups = inspection.groups
     assert groups is not None
     stems = {"_scale_inv": "", ".weight_scale": ".weight", ".weight_scale_2": ".weight", ".input_scale": ".weight"}

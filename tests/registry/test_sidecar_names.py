@@ -1,4 +1,4 @@
-"""Leaves: a sidecar's name says what it is only beside the names that its sidecar lists."""
+"""A sidecar's name says what it is only beside the names that the registry lists for it."""
 
 from __future__ import annotations
 
