@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import attrs
 import click
 
 import tensorhub_contracts
@@ -191,8 +193,20 @@ def api() -> str:
         lines += [f"## `{name}`", "", f"```python\n{name}{signature}\n```" if signature else f"*{kind}*", ""]
         lines += [inspect.getdoc(each) or "", ""]
         if inspect.isclass(each):
-            lines += _members(each)
+            lines += [*_fields(each), *_members(each)]
     return "\n".join(lines)
+
+
+def _fields(kind: type) -> list[str]:
+    """List the fields of a class with the comments that stand above them (`#: ...`)."""
+    if not attrs.has(kind):
+        return []
+    source, fields = inspect.getsource(kind), []
+    for field in attrs.fields(kind):
+        written = re.search(rf"((?:^ +#: .*\n)*)^ +{field.name}: ", source, re.MULTILINE)
+        words = re.sub(r"\s*#: ", " ", written[1]).strip() if written else ""
+        fields.append(f"- `{field.name}`" + (f": {words}" if words else ""))
+    return [*fields, ""]
 
 
 def _members(kind: type) -> list[str]:

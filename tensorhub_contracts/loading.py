@@ -30,32 +30,34 @@ class UnsupportedLane:
 
 @attrs.frozen
 class LoadReport:
-    """What was loaded, by whom, and how.
+    """What was loaded, by whom, and how."""
 
-    `lanes_asked` is empty if any would do; `unsupported` are those of them that came first and are not supported here, with
-    why; `rejected` are the lanes of the image that were passed over, with who decided. `compute_paths` maps what computes to
-    the weights that it computes with, as the decoder reports them; tensors that are as they are stored are in none.
-    `stored_bytes` is what the checkpoint's tensors take in its files, `resident_bytes` what the loaded ones take in memory.
-    `resident` says whether weights keep their stored form.
-    """
-
+    #: The checkpoint, and the part of a pipeline that it is.
     path: str
     component: str
     headers_digest: str
     contract: str
     digest: str
+    #: Empty if any lane would do.
     lanes_asked: tuple[str, ...]
+    #: Those of them that came first and are not supported here, with why.
     unsupported: tuple[UnsupportedLane, ...]
+    #: The lane that was taken, and the decoder that ran.
     lane: str
     decoder: str
     distribution: str
     version: str
+    #: The lanes of the image that were not taken, each with who decided.
     rejected: tuple[RejectedLane, ...]
     device: str
     dtype: str
+    #: Whether weights keep their stored form.
     resident: bool
+    #: What computes, with the weights that it computes with, as the decoder reports them; tensors that are as they are stored are in none.
     compute_paths: Mapping[str, tuple[str, ...]]
+    #: What the checkpoint's tensors take in its files.
     stored_bytes: int
+    #: What the loaded ones take in memory.
     resident_bytes: int
 
 

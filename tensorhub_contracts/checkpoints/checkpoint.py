@@ -27,22 +27,22 @@ class Shard(Readable):
 
 @attrs.frozen(repr=False, eq=False)
 class Checkpoint(Readable):
-    """What the headers and the configuration of a checkpoint say; no weight byte was read for it.
-
-    `headers` maps a shard to its header, `shard_of` a tensor to its shard. `config` is `config.json`, or empty.
-    `held_twice` maps a tensor that lies in several shards to all of them; `shard_of` has the one that counts.
-    `bytes_read` counts headers, their lengths and the JSON files.
-    """
+    """What the headers and the configuration of a checkpoint say; no weight byte was read for it."""
 
     path: str
     component: str
+    #: The header of each shard.
     headers: Mapping[str, Header]
+    #: The shard of each tensor: the one that counts, where several hold it.
     shard_of: Mapping[str, str]
     declarations: tuple[DeclarationSource, ...]
+    #: The content of `config.json`, or empty.
     config: Mapping[str, Any]
     index_name: str
     extra_files: tuple[str, ...]
+    #: Tensors that lie in several shards, with all of them.
     held_twice: Mapping[str, tuple[str, ...]]
+    #: Headers, their lengths and the JSON files.
     bytes_read: int
 
     @property

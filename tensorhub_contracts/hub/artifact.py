@@ -19,26 +19,26 @@ from tensorhub_contracts.registry.registry import Registry
 
 @attrs.frozen
 class ComponentRecord:
-    """One checkpoint: the contract that was proved, the digest of its headers, and how much it holds.
+    """One checkpoint: the contract that was proved, the digest of its headers, and how much it holds."""
 
-    `component` is its name in a pipeline, or empty. `floors` are those that the registry stated when it was proved.
-    """
-
+    #: Its name in a pipeline, or empty.
     component: str
     contract: str
     digest: Digest
     headers_digest: Digest
     tensors: Count
     units: Count
+    #: Those that the registry stated when it was proved.
     floors: dict[str, RecordedFloor]
     supersedes: tuple[SupersededContract, ...]
 
 
 @attrs.frozen
 class Artifact:
-    """A proved checkpoint, or the proved components of a pipeline; `tool` is what proved them."""
+    """A proved checkpoint, or the proved components of a pipeline."""
 
     version: Literal[1]
+    #: What proved them.
     tool: str
     components: NonEmpty[ComponentRecord]
 

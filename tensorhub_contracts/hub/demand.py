@@ -17,18 +17,15 @@ EVERY_COMPONENT: Final = "*"
 
 @attrs.frozen
 class Demand:
-    """What a caller asks for.
+    """What a caller asks for. `*` stands for every component that is not named; one for which nothing is said may have any."""
 
-    `accept` maps a component to the contracts that are accepted for it: a set, of which none is preferred. `lanes`
-    maps a component to a lane, a body or a family. In both, `*` stands for every component that is not named, and a
-    component for which nothing is said may have any. `sm` is the compute capability of the device (90 is 9.0), or None
-    for a device without one, and for one that is not known: then only lanes without a floor run. `adapters` says
-    whether adapters will be composed with the weights.
-    """
-
+    #: The contracts that are accepted for a component: a set, of which none is preferred.
     accept: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
+    #: A lane, a body or a family for a component.
     lanes: dict[str, str] = attrs.field(factory=dict)
+    #: The compute capability of the device (90 is 9.0); None for a device without one or an unknown one: lanes without a floor run.
     sm: Positive | None = None
+    #: Whether adapters will be composed with the weights.
     adapters: bool = False
 
     def __attrs_post_init__(self) -> None:

@@ -16,20 +16,19 @@ MEDIA_TYPE: Final = "application/problem+json"
 
 @attrs.frozen
 class Problem:
-    """The body of a problem (RFC 9457, sections 3.1 and 3.2).
-
-    `type`, `title`, `status` and `detail` are the standard's; the rest are extensions. `code` is that of the first
-    violation, `violations` has all of them, and `retryable` is false: the same question has the same answer.
-    """
+    """The body of a problem (RFC 9457, sections 3.1 and 3.2); `type`, `title`, `status` and `detail` are the standard's."""
 
     type: str
     title: str
     status: Literal[422]
     detail: str
+    #: That of the first violation.
     code: str
+    #: All of them.
     violations: tuple[Violation, ...]
     nearest: str | None
     remedy: str
+    #: The same question has the same answer.
     retryable: Literal[False]
 
 

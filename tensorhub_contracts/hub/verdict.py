@@ -11,14 +11,12 @@ from tensorhub_contracts.documents import document_json
 
 @attrs.frozen
 class RejectedLane:
-    """A lane of the image that reads the contract and was not chosen. `decided_by` says who ruled it out.
-
-    `demand`: another lane was asked for. `device`: its floor is above the device. `decoder`: it composes no adapters.
-    `rank`: nothing ruled it out, and the chosen lane comes before it.
-    """
+    """A lane of the image that reads the contract and was not chosen."""
 
     lane: str
     decoder: str
+    #: `demand`: another lane was asked for. `device`: it lacks the compute capability. `decoder`: it composes no adapters.
+    #: `rank`: another comes first.
     decided_by: Literal["demand", "device", "decoder", "rank"]
     reason: str
 
@@ -40,10 +38,11 @@ class ComponentVerdict:
 
 @attrs.frozen
 class Verdict:
-    """An image satisfies an artifact. `lanes_digest` identifies the lanes that it was judged by."""
+    """An image satisfies an artifact."""
 
     version: Literal[1]
     satisfied: Literal[True]
+    #: Identifies the lanes that it was judged by.
     lanes_digest: str
     components: tuple[ComponentVerdict, ...]
 

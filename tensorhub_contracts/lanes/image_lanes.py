@@ -32,36 +32,36 @@ class SupersededContract:
 
 @attrs.frozen
 class DecoderLanes:
-    """One contract that one decoder of the image reads.
-
-    `decoder` is `module:qualname`, `lanes` are full names, best first, and `floors` maps each of their bodies to the
-    least compute capability, or "none". `why` is for people.
-    """
+    """One contract that one decoder of the image reads."""
 
     contract: str
     digest: Digest
+    #: `module:qualname`.
     decoder: str
     distribution: str
     version: str
+    #: Full names, best first.
     lanes: tuple[str, ...]
+    #: The least compute capability of each of their bodies, or "none".
     floors: dict[str, RecordedFloor]
     composes_lora: bool
     requires: tuple[str, ...]
     supersedes: tuple[SupersededContract, ...]
+    #: For people.
     why: str
 
 
 @attrs.frozen
 class Excluded:
-    """A decoder (`module:qualname`) or a plugin (what its entry point names) that the lanes leave out.
+    """A decoder or a plugin that the lanes leave out."""
 
-    `contract` and `lanes` say what is left out, where that is known. `reason` is for people.
-    """
-
+    #: `module:qualname` of a decoder, or what a plugin's entry point names.
     module: str
     code: ExclusionCode
+    #: What is left out, where that is known.
     contract: str
     lanes: tuple[str, ...]
+    #: For people.
     reason: str
 
 
@@ -76,17 +76,15 @@ class ScanCount:
 
 @attrs.frozen
 class ImageLanes:
-    """The lanes of an image, best first, with the decoders that they come from and what was left out.
-
-    `digest` covers everything but `why`, `reason` and `scan`, so that it is the same wherever the same decoders with
-    the same requirements are installed.
-    """
+    """The lanes of an image, with the decoders that they come from and what was left out."""
 
     version: Literal[1]
     derivation: str
+    #: Best first.
     lanes: tuple[str, ...]
     contracts: tuple[DecoderLanes, ...]
     excluded: tuple[Excluded, ...]
+    #: Over everything but `why`, `reason` and `scan`: the same wherever the same decoders with the same requirements are installed.
     digest: str
     scan: ScanCount
 

@@ -39,16 +39,15 @@ _MODULE_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*\Z")
 
 @attrs.frozen
 class DecoderDeclaration:
-    """What a decoder declares about one contract.
-
-    `digest` is that of the contract as the decoder knows it. `serves` are lane bodies. `requires` are the modules that
-    the decoder imports when it runs; the derivation of lanes looks for them and imports none.
-    """
+    """What a decoder declares about one contract."""
 
     contract: str
+    #: That of the contract as the decoder knows it.
     digest: str
+    #: Lane bodies.
     serves: tuple[str, ...]
     composes_lora: bool
+    #: The modules that it imports when it runs; the derivation of lanes looks for them and imports none.
     requires: tuple[str, ...]
     why: str
 

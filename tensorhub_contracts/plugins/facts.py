@@ -16,24 +16,25 @@ State = Literal["loaded", "blocked", "broken", "conflict"]
 
 @attrs.frozen
 class Plugin:
-    """One plugin with its provenance, its state, and why it is not in use if it is not.
-
-    `value` is what the entry point names and `metadata` the path of the metadata that says so. `contracts` are the
-    handles that it owns.
-    """
+    """One plugin with its provenance, its state, and why it is not in use if it is not."""
 
     name: str
     distribution: str
     version: str
+    #: What the entry point names: `module` or `module:attribute`.
     value: str
+    #: The path of the metadata that says so.
     metadata: str
     state: State
     shipped: bool
+    #: The file that its module was imported from.
     file: str = ""
     reason: str = ""
     traceback: str = ""
+    #: What is odd and no fault.
     notes: tuple[str, ...] = ()
     decoders: tuple[RegisteredDecoder, ...] = ()
+    #: The handles that it owns.
     contracts: tuple[str, ...] = ()
 
     @property
@@ -44,11 +45,12 @@ class Plugin:
 
 @attrs.frozen
 class LaneConflict:
-    """A lane body of a contract that several decoders claim; `winner` is the plugin that the image names, or empty."""
+    """A lane body of a contract that several decoders claim."""
 
     contract: str
     body: str
     claimants: tuple[tuple[Plugin, RegisteredDecoder], ...]
+    #: The plugin that the image names, or empty.
     winner: str = ""
 
     @property
@@ -64,14 +66,13 @@ class LaneConflict:
 
 @attrs.frozen
 class Plugins:
-    """All plugins of this environment, sorted by name, with how many distributions the scan saw.
-
-    `registry` has the contracts that loaded plugins own. `lane_conflicts` are the lanes that several decoders registered.
-    """
+    """All plugins of this environment, sorted by name."""
 
     plugins: tuple[Plugin, ...]
+    #: How many distributions the scan saw.
     distributions: int
     damaged: tuple[DamagedMetadata, ...]
+    #: With the contracts that loaded plugins own.
     registry: Registry
     selection: PluginSelection
     lane_conflicts: tuple[LaneConflict, ...]

@@ -34,22 +34,22 @@ _PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  #
 
 @attrs.frozen(repr=False)
 class Registry(Readable):
-    """The contracts that this installation knows, with the sidecar names that tell layouts apart.
+    """The contracts that this installation knows, with the sidecar names that tell layouts apart."""
 
-    `lanes` maps each body of the lane table to its facts, best rank first. `decoded` holds the handles that a decoder
-    is installed for, and `unavailable` a line for each plugin that might own or decode more and is not in use.
-    `known_digests` fills up as digests are asked for.
-    """
-
+    #: By handle.
     contracts: Mapping[str, Contract]
     sidecars: tuple[SidecarName, ...]
     payloads: tuple[Payload, ...]
     reference_dequants: tuple[ReferenceDequant, ...]
+    #: The facts of each body of the lane table, best rank first.
     lanes: Mapping[str, LaneBody]
     conversions: tuple[ConversionEdge, ...]
     superseded: tuple[Superseded, ...]
+    #: The handles that a decoder is installed for.
     decoded: frozenset[str]
+    #: A line for each plugin that might own or decode more and is not in use.
     unavailable: tuple[str, ...] = ()
+    #: Digests that were asked for, or that are known since the registry was compiled.
     known_digests: dict[str, str] = attrs.field(factory=dict)
 
     @cached_property
