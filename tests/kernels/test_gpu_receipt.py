@@ -31,7 +31,7 @@ from tests.kernels.receipt.writing import write_receipt
 from tests.kernels.support import receipt_on_emulator
 
 ROOT = Path(__file__).parents[2]
-_SCRIPT = ROOT / "tests/kernels/receipt_on_emulator.py"
+_SCRIPT = ROOT / "tests/kernels/support/receipt_on_emulator.py"
 _PATH = os.pathsep.join(str(ROOT / folder) for folder in (".", "decoders", "cuda"))
 
 #: What no test can run: the checks that need torch's CUDA, a second device, a clock that means something, and compute-sanitizer.

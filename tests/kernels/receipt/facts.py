@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import attrs
 from tensorhub_cuda.catalog import ABI, KERNELS, Kernel, read_source
 from tensorhub_cuda.environment.look import environment
 from tensorhub_cuda.errors import KernelUnavailable
@@ -70,12 +71,11 @@ def _kernel_facts(each: Kernel, machine: Machine) -> dict[str, str]:
 
 
 def plain(value: Any) -> Any:
-    """Return structs as dictionaries and tuples as lists, for JSON."""
-    names = getattr(value, "__struct_fields__", None)
-    if names is None and dataclasses.is_dataclass(value):
-        names = [field.name for field in dataclasses.fields(value)]
-    if names is not None:
-        return {name: plain(getattr(value, name)) for name in names}
+    """Return facts as dictionaries and tuples as lists, for JSON."""
+    if attrs.has(type(value)):
+        return {field.name: plain(getattr(value, field.name)) for field in attrs.fields(type(value))}
+    if dataclasses.is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, dict):
         return {str(name): plain(each) for name, each in value.items()}
     if isinstance(value, tuple | list):

@@ -1,6 +1,6 @@
 """Makes a receipt on the mock driver: every launch is run by the emulator, from the addresses that the driver was given.
 
-    python tests/kernels/receipt_on_emulator.py LIBRARY ARGUMENT...
+    python tests/kernels/support/receipt_on_emulator.py LIBRARY ARGUMENT...
 
 `LIBRARY` is an emulator that holds the product's kernels and the probes, the arguments are those of gpu_receipt.py. Started with the mock
 driver's environment; says "emulator: ..." for every fault that the emulator found.
