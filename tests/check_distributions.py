@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 SHIPPED_PLUGINS = 4
 SOURCES = "from tensorhub_cuda.catalog import KERNELS, read_source; print(sum('KERNEL(' in read_source(each) for each in KERNELS))"
-PROBE = "import tensorhub_contracts as t; print(len(t.load_registry().contracts), t.inspect.__module__)"
+PROBE = "import tensorhub_contracts as t; print(len(t.installed_registry().contracts), t.inspect.__module__)"
 
 
 def run(*command: str | Path, cwd: Path | None = None) -> str:
