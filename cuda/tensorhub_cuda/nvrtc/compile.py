@@ -29,11 +29,15 @@ _KERNEL: Final = re.compile(
 
 @attrs.frozen
 class KernelResources:
-    """What one thread of a kernel holds: registers, and bytes of local memory by reason. All bytes are 0 in a good kernel."""
+    """What one thread of a kernel takes: registers, and bytes of local memory, which are all 0 in a good kernel."""
 
+    #: Registers of a thread.
     registers: int
+    #: Bytes of its stack frame.
     stack_bytes: int
+    #: Bytes that it writes because registers are short.
     spill_store_bytes: int
+    #: Bytes that it reads for the same reason.
     spill_load_bytes: int
 
 
@@ -61,12 +65,17 @@ _UNIT_NAME: Final = b"tensorhub_kernel.cu"
 
 @attrs.frozen
 class Cubin:
-    """Machine code for one architecture, as ELF bytes, and how it was made. `nvrtc_version` is "13.5"."""
+    """Machine code for one architecture, and how it was made."""
 
+    #: The ELF bytes.
     code: bytes
+    #: What it was compiled for, as "sm_90a".
     architecture: str
+    #: All options of NVRTC.
     options: tuple[str, ...]
+    #: What NVRTC and ptxas wrote: registers, spills and stack frames.
     log: str
+    #: The NVRTC that made it, as "13.5".
     nvrtc_version: str
 
 

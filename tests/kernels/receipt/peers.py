@@ -6,14 +6,14 @@ Peers with FP8 activations get them quantized already, which the operator's w8a8
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
+import attrs
 import torch
 
 _BLOCK = 128
 
 
-@dataclass(frozen=True)
+@attrs.frozen
 class Projection:
     """A projection with several weights of the same shape: codes [n, k] each, one scale grid, x [m, k]."""
 
