@@ -52,11 +52,11 @@ def kernel_resources(log: str) -> dict[str, KernelResources]:
 #: The first NVRTC that knows all architectures that the kernels are written for, sm_100 and sm_120 among them.
 OLDEST_NVRTC: Final = (12, 8)
 
-#: What installs everything that compiling needs; who has torch for CUDA 12 takes the other.
+#: How to install everything that compiling needs.
 INSTALL_REMEDY: Final = "Run pip install 'tensorhub-contracts[cu13]', or [cu12] where torch is built for CUDA 12."
 
-#: Options of every kernel, but the architecture. Fast math is off, and each of its parts is stated. Nothing is contracted
-#: behind the source's back either (fmad): kernels write fma where they mean it, so that a CPU that runs the same source, and a
+#: Options of every kernel, but the architecture. Fast math is off, and each of its parts is stated. The compiler
+#: contracts nothing either (fmad): kernels write fma where they mean it, so that a CPU that runs the same source, and a
 #: later compiler, round as the GPU does. -v puts registers, spills and stack frames into the log.
 OPTIONS: Final = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--ptxas-options=-v")
 

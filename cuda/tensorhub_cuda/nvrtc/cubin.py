@@ -1,8 +1,8 @@
 """The file of one cubin: the ELF bytes, a line of JSON that says how they were made, and a line with the digest of both.
 
 The digest stands last, so a file that was cut off, altered or never finished does not verify; whatever reads ELF (nvdisasm,
-cuobjdump) reads the file as it is, and stops before the two lines. A digest is no signature: who may write the folder
-may put code into it.
+cuobjdump) reads the file as it is, and stops before the two lines. A digest is no signature: a user who may write
+into the folder may put code into it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def cubin_to_bytes(code: bytes, description: CubinDescription) -> bytes:
 
 
 def cubin_from_bytes(data: bytes) -> CubinFile | None:
-    """Return what the bytes of a file hold, or None if they are not a whole, unaltered file of ours."""
+    """Return what the bytes of a file hold, or None if they are not a whole, unaltered file of this format."""
     content, digest = data[: -_DIGEST_DIGITS - 1], data[-_DIGEST_DIGITS - 1 :]
     if digest != hashlib.sha256(content).hexdigest().encode() + b"\n":
         return None
@@ -89,7 +89,7 @@ def _description_from_line(line: bytes) -> CubinDescription | None:
 
 
 def read_cubin_file(path: Path) -> CubinFile | None:
-    """Return what a file holds, or None if there is none that can be read, or it is not a whole, unaltered one of ours."""
+    """Return what a file holds, or None if there is none that can be read, or it is not a whole, unaltered one of this format."""
     try:
         return cubin_from_bytes(path.read_bytes())
     except OSError:
@@ -99,7 +99,7 @@ def read_cubin_file(path: Path) -> CubinFile | None:
 def write_cubin_file(path: Path, content: CubinFile) -> None:
     """Write a file under a temporary name in its folder, to the disk, read it back, and rename it. Raises OSError.
 
-    Whoever reads `path` meanwhile finds what was there before, or the whole new file. A file for an image may be read by all.
+    A process that reads `path` meanwhile finds the earlier file or the whole new one. A file for an image may be read by every user.
     """
     for_others = content.description.ahead_of_time
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o755 if for_others else 0o700)
