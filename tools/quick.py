@@ -39,7 +39,7 @@ ROOMS: Final = {
     "decoders/tensorhub_decoders/converting": ("tests/producing",),
     "decoders/tensorhub_decoders/transformers_models": ("tests/models",),
     "decoders": ("tests/decoders",),
-    "cuda": ("tests/kernels/test_kernel_choice.py", "tests/kernels/test_kernel_cache.py", "tests/kernels"),
+    "cuda": ("tests/kernels/test_kernel_choice.py", "tests/kernels/kernel_cache", "tests/kernels"),
     "tools": ("tests/tools",),
     "registry.toml": ("tests/registry", "tests/layouts"),
 }

@@ -1,20 +1,23 @@
-"""The kernels by name: their source, tile, memory and the least compute capability. Data, and no import of torch or CUDA."""
+"""The kernels by name: their source, tile, memory and minimum compute capability. Data, and no import of torch or CUDA."""
 
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import Literal
+from typing import Final, Literal
 
 import attrs
 
 from tensorhub_cuda.errors import KernelUnavailable
 
 #: Counts changes of the calling convention: a part of the compile cache's key.
-ABI = 1
+ABI: Final = 1
 
-#: The compute capabilities that the kernels' code was compiled for and looked at: registers, spills, instructions. None is
-#: claimed for another one, older or newer, whatever a compiler makes of it.
-ARCHITECTURES = (75, 80, 86, 87, 89, 90, 100, 103, 120, 121)
+#: Rows and columns of a weight that share one scale of a block grid, and activations along K that share one when they are quantized.
+BLOCK: Final = 128
+
+#: The compute capabilities that the kernels' code was compiled and checked for: registers, spills, instructions. No kernel is
+#: supported on another one, older or newer, even if it compiles for it.
+ARCHITECTURES: Final = (75, 80, 86, 87, 89, 90, 100, 103, 120, 121)
 
 Compute = Literal["w8a16", "w8a32", "w8a8", "quantize"]
 
@@ -24,28 +27,32 @@ _TILE_SOURCES = (*_LINEAR_SOURCES, "matrix_tile.cuh")
 
 @attrs.frozen
 class Kernel:
-    """One kernel. `name` is its symbol, and `cuda.nvrtc.` with the name the compute path that a report shows.
+    """One kernel. A launch has ceil(n / tile_n) by ceil(m / tile_m) thread blocks; that of quantize_activations has k for n."""
 
-    `tile_m` and `tile_n` are rows and columns of y for one thread block: a launch has ceil(n / tile_n) by ceil(m / tile_m) of
-    them; quantize_activations has it over its codes [m, k]. `shared_bytes` are dynamic. `max_registers` bounds the registers of a
-    thread on every architecture, without a spill: what NVRTC 13.5 gave, and some to spare for others. `needs_alignment`: k is a
-    multiple of 16, and rows of weight and x begin on 16 bytes; other kernels take anything.
-    """
-
+    #: The symbol in the source and the cubin.
     name: str
+    #: What it computes: a projection in one of three arithmetics, or quantized activations.
     compute: Compute
+    #: Files of the folder `kernels`, in the order in which they are compiled as one.
     sources: tuple[str, ...]
+    #: Threads of a block.
     threads: int
+    #: Rows of y (of the codes, for quantize_activations) that one thread block computes.
     tile_m: int
+    #: Columns of y (of the codes) that one thread block computes.
     tile_n: int
+    #: Bytes of dynamic shared memory of a block.
     shared_bytes: int
+    #: The minimum compute capability, 80 for 8.0.
     minimum_sm: int
+    #: Bound of a thread's registers on every architecture, without a spill: what NVRTC 13.5 gave, and some to spare for others.
     max_registers: int
+    #: Whether k must be a multiple of 16, and rows of weight and x begin on 16 bytes; other kernels take any layout.
     needs_alignment: bool
 
     @property
     def compute_path(self) -> str:
-        """What a report calls this kernel."""
+        """The compute path that a report shows: `cuda.nvrtc.` and the name."""
         return f"cuda.nvrtc.{self.name}"
 
 
@@ -67,12 +74,12 @@ def kernel(name: str) -> Kernel:
     raise KeyError(name)
 
 
-def not_claimed(kernel: Kernel, sm: int) -> str:
-    """Return why a kernel is not claimed for a compute capability such as 90, or nothing if it is."""
+def unsupported_reason(kernel: Kernel, sm: int) -> str:
+    """Return why a kernel is not supported on a compute capability such as 90; an empty string if it is."""
     if sm < kernel.minimum_sm:
-        return f"it needs sm_{kernel.minimum_sm} or later"
+        return f"its minimum compute capability is sm_{kernel.minimum_sm}"
     if sm not in ARCHITECTURES:
-        return f"its code was looked at for {', '.join(f'sm_{each}' for each in ARCHITECTURES)} alone"
+        return f"its code was checked for {', '.join(f'sm_{each}' for each in ARCHITECTURES)} only"
     return ""
 
 
@@ -82,12 +89,15 @@ def read_source(kernel: Kernel) -> str:
     return "\n".join((folder / name).read_text(encoding="utf-8") for name in kernel.sources)
 
 
-def check_floor(kernel: Kernel, sm: int) -> None:
-    """Raise KernelUnavailable for a compute capability that the kernel is not claimed for: below its minimum, or unknown."""
-    reason = not_claimed(kernel, sm)
+def require_supported(kernel: Kernel, sm: int) -> None:
+    """Raise KernelUnavailable (floor) for a compute capability below the kernel's minimum, or that its code was not checked for."""
+    reason = unsupported_reason(kernel, sm)
+    if not reason:
+        return
     if sm < kernel.minimum_sm:
+        expected = f"the minimum compute capability, sm_{kernel.minimum_sm}, or a later one"
         remedy = "Choose a lane with a lower minimum compute capability, or a newer device."
-        raise KernelUnavailable("floor", kernel.name, f"compute capability sm_{kernel.minimum_sm} or later", f"sm_{sm}", remedy)
-    if reason:
+    else:
+        expected = f"a compute capability that it is supported on: {reason}"
         remedy = "Upgrade tensorhub-contracts, which may know this device by now, or compute elsewhere."
-        raise KernelUnavailable("floor", kernel.name, f"a device that it is claimed for: {reason}", f"sm_{sm}", remedy)
+    raise KernelUnavailable("floor", kernel.name, expected, f"sm_{sm}", remedy)

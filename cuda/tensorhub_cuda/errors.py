@@ -1,19 +1,20 @@
-"""Why a kernel does not run here, said so that a caller can move work elsewhere, or report it."""
+"""The errors of kernels: not available here, with the reason, and called with wrong operands."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Literal
 
-#: Who decided that a kernel is not available: the kernel's least compute capability, the compiler, the driver, the
-#: alignment that a kernel needs, a Python package that is not installed, or the environment's own word.
+#: Why a kernel is not available: the device's compute capability (floor), the compiler, the driver, the alignment that the
+#: kernel needs, a Python package that is not installed, or TENSORHUB_DISABLE_JIT (disabled).
 DecidedBy = Literal["floor", "nvrtc", "driver", "alignment", "package", "disabled"]
 
 
 class KernelUnavailable(Exception):
-    """Not supported here: the one kind of error that lets a caller move work elsewhere.
+    """A kernel cannot run here, and the same work may be done elsewhere: no other error means that.
 
-    `object` names the kernel, device or file that it is about; `expected`, `found` and `remedy` are for a person.
+    `decided_by` is the code of the reason; `object` names the kernel, device, package or library; `expected`, `found` and
+    `remedy` are sentences for a person.
     """
 
     def __init__(self, decided_by: DecidedBy, subject: str, expected: str, found: str, remedy: str) -> None:
@@ -36,7 +37,7 @@ class KernelBuildError(KernelUnavailable):
 
 
 class KernelArgumentError(ValueError):
-    """A call that no kernel could serve: a dtype, a shape or a device is wrong. Lists everything that is."""
+    """The operands of a call are wrong for every kernel: dtype, shape, strides or device. `violations` has a sentence for each."""
 
     def __init__(self, violations: Sequence[str]) -> None:
         self.violations = tuple(violations)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from tensorhub_cuda.catalog import kernel
 from tensorhub_cuda.errors import KernelArgumentError
-from tensorhub_cuda.launch.operator import block_fp8_linear
+from tensorhub_cuda.launch.torch_op import block_fp8_linear
 from tensorhub_decoders.resident.linear import BlockFp8Linear, RowFp8Linear
 from tensorhub_decoders.resident.multiply import block_fp8_linear_cpu
 

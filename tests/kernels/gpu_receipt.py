@@ -2,134 +2,41 @@
 
     PYTHONPATH=.:decoders:cuda python tests/kernels/gpu_receipt.py [--quick] [--output FOLDER] [--only SECTION]
 
-Needs torch, cuda-core and NVRTC, and no network. It verifies the oracle's files, shows that its judge refuses known-bad answers, then
-judges primitives, kernels and the operator, measures, and runs compute-sanitizer where there is one. Exits with 0 if everything that must
-run ran and passed, 1 if a check failed, 3 if no GPU answered, and 4 if something that must run did not.
+Needs torch, numpy, attrs, cuda-core and NVRTC, and no network. It verifies the oracle's files, shows that its judge refuses known-bad
+answers, then judges primitives, kernels and the operator, measures, and runs compute-sanitizer where there is one. Exits with 0 if
+everything that must run ran and passed, 1 if a check failed, 3 if no GPU answered, and 4 if something that must run did not, as where
+Python lacks one of the first three packages: then there is no receipt.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
 from collections.abc import Sequence
-from functools import partial
-from pathlib import Path
+from importlib.util import find_spec
 
-from tests.kernels.oracle.fixture_files import FOLDER, MANIFEST, read_manifest, read_tensors
-from tests.kernels.receipt.cases import read_cases
-from tests.kernels.receipt.checks import Receipt
-from tests.kernels.receipt.facts import gather_device, gather_facts
-from tests.kernels.receipt.machine import Machine
-from tests.kernels.receipt.oracle_checks import check_files, check_judge
-from tests.kernels.receipt.writing import write_receipt
+#: Packages without which no check can be made; what else is missing, the receipt says.
+NEEDED = ("attrs", "numpy", "torch")
 
-SECTIONS = ("primitives", "kernels", "operator", "timings", "sanitizer")
-
-#: Seconds after which no check is begun, so that all of it ends within six minutes.
-DEADLINE = 270.0
-
-_SANITIZER_SECONDS = 75.0
+#: As INCOMPLETE of receipt/checks.py, which cannot be imported without these packages.
+NOT_STARTED = 4
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make the receipt and return what the process exits with."""
-    options = _options(arguments)
-    begun = time.monotonic()
-    receipt = Receipt(DEADLINE)
-    manifest = read_manifest(options.manifest)
-    gather_facts(receipt, manifest)
-    machine, reason = _find_machine(host_memory=options.host_memory)
-    if check_files(receipt, manifest, options.fixtures):
-        check_judge(receipt, read_cases(manifest, options.fixtures))
-        _run_sections(receipt, machine, reason, options)
-    else:
-        for section in SECTIONS:
-            receipt.not_run(section, "the fixtures are not what the manifest says")
-    on_gpu = machine is not None and machine.is_gpu
-    receipt.facts["seconds"] = round(time.monotonic() - begun, 1)
-    document = receipt.as_document(on_gpu=on_gpu)
-    paths = write_receipt(options.output, document)
-    counted = ", ".join(f"{count} {state}" for state, count in document["counts"].items())
-    print(f"{document['verdict']}: {counted}; {paths[0]}, {paths[1]}")
-    return receipt.exit_code(on_gpu=on_gpu)
+    missing = [name for name in NEEDED if not _is_installed(name)]
+    if missing:
+        print(f"not run: {sys.executable} has no {' and no '.join(missing)}. Run {sys.executable} -m pip install {' '.join(missing)}")
+        return NOT_STARTED
+    from tests.kernels.receipt.sections import make_receipt
+
+    return make_receipt(arguments)
 
 
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Proves the kernels on this machine's GPU and writes a receipt.")
-    parser.add_argument("--output", type=Path, default=Path("build/gpu-receipt"), help="folder of receipt.json and receipt.md")
-    parser.add_argument("--quick", action="store_true", help="one shape in the timings, no peers, no compute-sanitizer")
-    parser.add_argument("--only", action="append", choices=SECTIONS, help="leave out the other sections; the receipt is then incomplete")
-    parser.add_argument("--host-memory", action="store_true", help="launch on host memory, for a stand-in for the driver")
-    parser.add_argument("--fixtures", type=Path, default=FOLDER, help=argparse.SUPPRESS)
-    parser.add_argument("--manifest", type=Path, default=MANIFEST, help=argparse.SUPPRESS)
-    return parser.parse_args(arguments)
-
-
-def _find_machine(*, host_memory: bool) -> tuple[Machine | None, str]:
-    """Return the GPU, or the stand-in that was asked for, or none and why."""
-    import torch
-    from tensorhub_cuda.errors import KernelUnavailable
-    from tensorhub_cuda.launch.loaded import device_sm
-
-    if not host_memory and not torch.cuda.is_available():
-        return None, f"no GPU: torch {torch.__version__} sees none"
+def _is_installed(name: str) -> bool:
     try:
-        sm = device_sm(0)
-    except KernelUnavailable as refusal:
-        return None, f"no GPU: {refusal}"
-    return Machine(torch.device("cpu" if host_memory else "cuda:0"), 0, sm), ""
-
-
-def _run_sections(receipt: Receipt, machine: Machine | None, reason: str, options: argparse.Namespace) -> None:
-    for section in SECTIONS:
-        if machine is None:
-            receipt.not_run(section, reason, required=section != "sanitizer")
-        elif options.only and section not in options.only:
-            receipt.not_run(section, f"--only {' '.join(options.only)}")
-    if machine is None:
-        return
-    receipt.check("kernels are there", lambda: gather_device(receipt, machine))
-    for section in options.only or SECTIONS:
-        # What goes wrong between the checks of a section is a failure too, and the receipt is still written.
-        run = partial(_run_section, section, receipt, machine, options)
-        receipt.check(f"{section}: came to its end", run, required=section != "sanitizer")
-
-
-def _run_section(section: str, receipt: Receipt, machine: Machine, options: argparse.Namespace) -> str:
-    """Run a section and say how many checks it made. Its module is imported here: each needs torch, and some a GPU."""
-    before = len(receipt.checks)
-    cases = read_cases(read_manifest(options.manifest), options.fixtures)
-    tables = read_tensors(options.fixtures / "conversions.safetensors")
-    if section == "primitives":
-        from tests.kernels.receipt.primitive_checks import check_primitives, run_on_driver
-
-        check_primitives(receipt, machine, tables, run_on_driver(machine))
-    elif section == "kernels":
-        from tests.kernels.receipt.kernel_checks import check_kernels
-
-        check_kernels(receipt, machine, cases, tables)
-    elif section == "operator":
-        from tests.kernels.receipt.operator_checks import check_operator
-
-        check_operator(receipt, machine, cases)
-    elif section == "timings":
-        from tests.kernels.receipt.timings import GOALS, check_timings
-
-        receipt.facts["goals"] = GOALS
-        check_timings(receipt, machine, quick=options.quick)
-    else:
-        _sanitize(receipt, machine, quick=options.quick)
-    return f"{len(receipt.checks) - before} checks"
-
-
-def _sanitize(receipt: Receipt, machine: Machine, *, quick: bool) -> None:
-    from tests.kernels.receipt.sanitizer_checks import check_with_sanitizer
-
-    if quick or not machine.is_gpu:
-        receipt.not_run("compute-sanitizer", "--quick" if quick else "there is no GPU", required=False)
-    else:
-        check_with_sanitizer(receipt, _SANITIZER_SECONDS)
+        return find_spec(name) is not None
+    except ValueError:  # a module whose import was blocked
+        return False
 
 
 if __name__ == "__main__":

@@ -7,44 +7,20 @@ import subprocess
 import sys
 from pathlib import Path
 
-import msgspec
+import attrs
 import pytest
 from tensorhub_cuda.catalog import KERNELS, kernel, read_source
-from tensorhub_cuda.environment import look as looking
-from tensorhub_cuda.environment.facts import Driver, EnvironmentFacts, Module, Nvrtc, NvrtcPackage, Torch, find_problems
-from tensorhub_cuda.environment.look import environment, kernel_there
+from tensorhub_cuda.environment import look
+from tensorhub_cuda.environment.facts import EnvironmentFacts, Nvrtc, Torch, find_problems
+from tensorhub_cuda.environment.look import find_environment, kernel_availability
 from tensorhub_cuda.errors import KernelBuildError
-from tensorhub_cuda.nvrtc import compile as compiling
+from tensorhub_cuda.nvrtc import compile as nvrtc_compile
 from tensorhub_cuda.nvrtc.cache import build_cubin
-from tensorhub_cuda.nvrtc.cache_folder import BOUND_BYTES, CacheState
 from tensorhub_cuda.nvrtc.compile import Cubin
 
-from tests.kernels.test_compiling import python
-
-KNOWN = (75, 80, 86, 89, 90, 100, 120)
-CACHE = CacheState("/cache", "default", "ready", "", 0, 0, BOUND_BYTES)
-
-
-def facts(
-    *,
-    driver: str = "13.0",
-    nvrtc: str = "13.0",
-    bindings: str = "13.0.1",
-    torch: str = "13.0",
-    packages: tuple[tuple[str, str], ...] = (("nvidia-cuda-nvrtc", "13.0.88"),),
-    shadowed_by: str = "",
-) -> EnvironmentFacts:
-    """Return facts of a machine on which all is of one CUDA major, but for what is given."""
-    return EnvironmentFacts(
-        driver=Driver("580.65.06" if driver else "", driver, "" if driver else "no NVIDIA driver", ()),
-        nvrtc=Nvrtc(nvrtc, "/site/libnvrtc.so", KNOWN if nvrtc else (), tuple(NvrtcPackage(*each) for each in packages)),
-        torch=Torch("2.14.0", torch),
-        modules=(Module("cuda.bindings", bindings, "/site/cuda/bindings/__init__.py" if bindings else ""),),
-        cache=CACHE,
-        jit_disabled=False,
-        shadowed_by=shadowed_by,
-    )
-
+from tensorhub_contracts.documents import document_json
+from tests.kernels.support.environment_facts import KNOWN, facts
+from tests.kernels.support.python_process import python
 
 # Judging.
 
@@ -136,12 +112,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def decided(name: str, sm: int, nvrtc: Nvrtc = HERE, missing: tuple[str, ...] = ()) -> str:
-    there = kernel_there(kernel(name), sm, nvrtc, missing)
+    there = kernel_availability(kernel(name), sm, nvrtc, missing)
     assert there.available == (there.decided_by is None) == (there.reason == "")
     return there.decided_by or "runs"
 
 
-def test_the_floor_decides_first(cache: Path) -> None:
+def test_the_minimum_compute_capability_decides_first(cache: Path) -> None:
     for each in KERNELS:
         assert decided(each.name, each.minimum_sm) == "runs"
         assert decided(each.name, each.minimum_sm - 1, MISSING, ("torch is not installed",)) == "floor"
@@ -172,7 +148,7 @@ def test_a_file_makes_up_for_the_compiler(cache: Path, monkeypatch: pytest.Monke
 
 
 def test_the_facts_of_this_environment(cache: Path) -> None:
-    found = environment()
+    found = find_environment()
     assert found.nvrtc.version
     assert Path(found.nvrtc.library).name.startswith("libnvrtc")
     assert [each.name.startswith("nvidia-cuda-nvrtc") for each in found.nvrtc.packages] == [True]
@@ -183,12 +159,12 @@ def test_the_facts_of_this_environment(cache: Path) -> None:
     assert Path(files["tensorhub_cuda"]).name == "__init__.py"
     assert files["cuda.core"]
     assert bool(found.driver.cuda) != bool(found.driver.reason)
-    assert msgspec.json.decode(msgspec.json.encode(found), type=EnvironmentFacts) == found
+    assert json.loads(document_json(found)) == json.loads(json.dumps(attrs.asdict(found)))
 
 
 def test_torch_is_what_it_says_itself_and_is_not_imported() -> None:
     said = python(
-        "import sys, json\nfrom tensorhub_cuda.environment.look import environment\nfound = environment().torch\n"
+        "import sys, json\nfrom tensorhub_cuda.environment.look import find_environment\nfound = find_environment().torch\n"
         "asked = 'torch' in sys.modules\nimport torch\n"
         "print(json.dumps([found.version, found.cuda, asked, torch.__version__, torch.version.cuda or '']))"
     ).stdout
@@ -212,7 +188,7 @@ def test_torchs_version_file_is_read_and_not_run(text: str, said: Torch | None, 
     (tmp_path / "torch" / "version.py").write_text(text)
     monkeypatch.delitem(__import__("sys").modules, "torch", raising=False)
     monkeypatch.syspath_prepend(tmp_path)
-    assert looking._torch() == (said or Torch(looking._version("torch"), ""))
+    assert look._find_torch() == (said or Torch(look._distribution_version("torch"), ""))
 
 
 def test_the_drivers_version_is_found_in_both_of_its_files() -> None:
@@ -220,26 +196,27 @@ def test_the_drivers_version_is_found_in_both_of_its_files() -> None:
         "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun Jul 20 06:43:21 UTC 2025",
         "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build  (root@host)\nGCC version:  gcc version 11.4.0",
     ):
-        found = looking._DRIVER_VERSION.search(line)
+        found = look._DRIVER_VERSION.search(line)
         assert found is not None
         assert found[0] == "580.65.06"
 
 
 LOOK = (
-    "import msgspec\nfrom tensorhub_cuda.environment.look import environment\nfrom tensorhub_cuda.environment.facts import find_problems\n"
-    "found = environment()\nprint(msgspec.json.encode([found, find_problems(found)]).decode())\n"
+    "import attrs, json\nfrom tensorhub_cuda.environment.look import find_environment\n"
+    "from tensorhub_cuda.environment.facts import find_problems\n"
+    "found = find_environment()\nprint(json.dumps([attrs.asdict(found), [attrs.asdict(each) for each in find_problems(found)]]))\n"
 )
 
 
 def test_without_any_package_the_facts_say_so(cache: Path) -> None:
     out = python("import sys\nfor name in ('cuda', 'torch'): sys.modules[name] = None\n" + LOOK).stdout
-    found, problems = msgspec.json.decode(out, type=tuple[EnvironmentFacts, tuple[object, ...]])
-    assert problems == ()
-    assert found.torch == Torch("", "")
-    assert (found.nvrtc.version, found.nvrtc.decided_by) == ("", "package")
-    assert "cuda-bindings" in found.nvrtc.reason
-    assert "cuda-bindings is missing" in found.driver.reason
-    assert [each.file for each in found.modules if each.name != "tensorhub_cuda"] == [""] * 4
+    found, problems = json.loads(out)
+    assert problems == []
+    assert found["torch"] == {"version": "", "cuda": ""}
+    assert (found["nvrtc"]["version"], found["nvrtc"]["decided_by"]) == ("", "package")
+    assert "cuda-bindings" in found["nvrtc"]["reason"]
+    assert "cuda-bindings is missing" in found["driver"]["reason"]
+    assert [each["file"] for each in found["modules"] if each["name"] != "tensorhub_cuda"] == [""] * 4
 
 
 def test_a_folder_that_hides_nvidias_package(tmp_path: Path) -> None:
@@ -256,9 +233,9 @@ def test_a_compiler_that_is_there_and_does_not_compile_is_none(cache: Path, monk
     def broken(source: str, sm: int) -> Cubin:
         raise KernelBuildError("sm_90a", "a source", "NVRTC_ERROR_BUILTIN_OPERATION_FAILURE", "", options=(), log="libnvrtc-builtins.so")
 
-    assert environment().nvrtc.version
-    monkeypatch.setattr(compiling, "compile_cubin", broken)
-    found = environment().nvrtc
+    assert find_environment().nvrtc.version
+    monkeypatch.setattr(nvrtc_compile, "compile_cubin", broken)
+    found = find_environment().nvrtc
     assert (found.version, found.decided_by) == ("", "nvrtc")
     assert "libnvrtc-builtins.so" in found.reason
 

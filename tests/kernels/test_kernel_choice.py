@@ -67,7 +67,7 @@ def test_w8a8_is_refused_for_its_layout(k: int, aligned: bool, sm: int) -> None:
 
 
 @pytest.mark.parametrize(("compute", "sm", "floor"), [("w8a8", 80, 89), ("w8a8", 86, 89), ("w8a16", 75, 80), ("w8a32", 70, 75)])
-def test_floors(compute: str, sm: int, floor: int) -> None:
+def test_minimum_compute_capabilities(compute: str, sm: int, floor: int) -> None:
     with pytest.raises(KernelUnavailable) as caught:
         choose_kernel(compute, 4, 4096, sm, aligned=True)
     assert caught.value.decided_by == "floor"
@@ -101,6 +101,13 @@ def test_alignment_is_of_all(byte_counts: list[int]) -> None:
     assert is_aligned(*byte_counts) == all(each % 16 == 0 for each in byte_counts)
 
 
-def test_it_needs_no_torch_and_no_cuda() -> None:
+def test_a_plan_needs_nothing_that_loads_or_compiles() -> None:
+    code = "import sys, tensorhub_cuda.launch.choose; print(sorted(each for each in sys.modules if each.startswith('tensorhub_cuda')))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    names = ("", ".catalog", ".errors", ".launch", ".launch.choose")
+    assert done.stdout.strip() == str([f"tensorhub_cuda{each}" for each in names])
+
+
+def test_launching_needs_no_torch_and_no_cuda() -> None:
     code = "import sys, tensorhub_cuda.launch.choose, tensorhub_cuda.launch.driver; print({'torch', 'cuda', 'numpy'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "set()"

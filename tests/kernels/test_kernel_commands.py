@@ -6,20 +6,19 @@ import json
 from pathlib import Path
 
 import attrs
-import msgspec
 import pytest
 from click.testing import CliRunner, Result
 from tensorhub_cuda.catalog import KERNELS, Kernel, kernel, read_source
-from tensorhub_cuda.environment.facts import Driver, GpuDevice, KernelThere
+from tensorhub_cuda.environment.facts import Driver, GpuDevice, KernelAvailability
 from tensorhub_cuda.errors import KernelUnavailable
-from tensorhub_cuda.nvrtc import compile as compiling
+from tensorhub_cuda.nvrtc import compile as nvrtc_compile
 from tensorhub_cuda.nvrtc.cache import find_cubin
 from tensorhub_cuda.nvrtc.compile import Cubin, compile_cubin
 from tensorhub_cuda.nvrtc.cubin import read_cubin_file
 from tensorhub_decoders.commands import doctor, kernels
 
 from tensorhub_contracts.commands import tensorhub as group
-from tests.kernels.test_environment import facts
+from tests.kernels.support.environment_facts import facts
 from tests.support.cli import tensorhub
 
 
@@ -50,12 +49,12 @@ def test_kernels_list_has_a_line_for_each() -> None:
 
 def test_kernels_list_as_json_is_the_catalogue() -> None:
     rows = json.loads(invoke("kernels", "list", "--output", "json").stdout)["kernels"]
-    assert msgspec.convert(rows, tuple[Kernel, ...]) == KERNELS
+    assert tuple(Kernel(**{**row, "sources": tuple(row["sources"])}) for row in rows) == KERNELS
 
 
 # kernels build
 
-#: Two kernels that compile at once, in place of those of the catalogue: one source with both, from two floors on.
+#: Two kernels that compile at once, in place of those of the catalogue: one source with both, of different minimum compute capabilities.
 SMALL = 'extern "C" __global__ void first(float* x) { x[0] = 1; }\nextern "C" __global__ void second(float* x) { x[0] = 2; }\n'
 
 
@@ -73,7 +72,7 @@ def test_kernels_build_for_an_image(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert (run.code, run.err) == (0, "")
     assert "block_fp8_w8a32_tile" in run.out
     assert " registers" in run.out
-    assert "not built: it needs sm_80 or later" in run.out
+    assert "not built: its minimum compute capability is sm_80" in run.out
     (file,) = folder.iterdir()
     assert f"1 cubin in {folder}" in run.out
     content = read_cubin_file(file)
@@ -116,7 +115,7 @@ def test_kernels_build_into_the_cache_by_default(cache: Path) -> None:
     assert run.exit_code == 0
     assert len(list(cache.iterdir())) == 1
     assert "second" in run.stdout
-    assert "not built: it needs sm_89 or later" in run.stdout
+    assert "not built: its minimum compute capability is sm_89" in run.stdout
 
 
 @pytest.mark.usefixtures("small")
@@ -133,13 +132,13 @@ def test_an_architecture_that_the_kernels_are_not_claimed_for_is_refused(unknown
     assert run.exit_code == 1
     report = json.loads(run.stdout)
     assert [each["kernel"] for each in report["not_built"]] == ["first", "second"]
-    assert all("looked at for sm_75" in each["reason"] for each in report["not_built"])
+    assert all("checked for sm_75" in each["reason"] for each in report["not_built"])
     assert [each["architecture"] for each in report["built"]] == ["sm_90a", "sm_90a"]
 
 
 @pytest.mark.usefixtures("small")
 def test_a_refusal_of_nvrtc_is_shown_with_the_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiling, "supported_architectures", lambda: (80, 90))
+    monkeypatch.setattr(nvrtc_compile, "supported_architectures", lambda: (80, 90))
     run = invoke("kernels", "build", "--arch", "sm_89", "--arch", "sm_90", "--output-folder", tmp_path, "--output", "json")
     assert run.exit_code == 1
     assert "--gpu-architecture=sm_89" in run.stderr
@@ -218,7 +217,7 @@ def test_the_doctor_says_that_compiling_is_forbidden(monkeypatch: pytest.MonkeyP
 
 
 def test_the_doctor_refuses_mixed_majors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "environment", lambda: facts(torch="12.8"))
+    monkeypatch.setattr(doctor, "find_environment", lambda: facts(torch="12.8"))
     text, report = invoke("doctor"), invoke("doctor", "--output", "json")
     assert (text.exit_code, report.exit_code) == (1, 1)
     assert "refused  several CUDA majors" in text.stdout
@@ -230,16 +229,17 @@ def test_the_doctor_refuses_mixed_majors(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_doctor_lists_devices_and_who_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    there = (KernelThere("block_fp8_w8a32_tile", True), KernelThere("block_fp8_w8a8_tile", False, "floor", "it needs sm_89 or later"))
-    driver = Driver("580.65.06", "13.0", "", (GpuDevice(0, "A \x1b[31mcard\n", 80, there),))
-    monkeypatch.setattr(doctor, "environment", lambda: attrs.evolve(facts(), driver=driver))
+    runs = KernelAvailability("block_fp8_w8a32_tile", True)
+    does_not = KernelAvailability("block_fp8_w8a8_tile", False, "floor", "its minimum compute capability is sm_89")
+    driver = Driver("580.65.06", "13.0", "", (GpuDevice(0, "A \x1b[31mcard\n", 80, (runs, does_not)),))
+    monkeypatch.setattr(doctor, "find_environment", lambda: attrs.evolve(facts(), driver=driver))
     run = invoke("doctor")
     assert run.exit_code == 0
     lines = run.stdout.splitlines()
     assert lines[0] == "driver   580.65.06, for CUDA 13.0"
     assert lines[1] == r"device   0  A \x1b[31mcard\n  sm_80"  # a name drives no terminal
     assert lines[2].split() == ["block_fp8_w8a32_tile", "runs"]
-    assert lines[3].endswith("not here, decided by floor: it needs sm_89 or later")
+    assert lines[3].endswith("not here, decided by floor: its minimum compute capability is sm_89")
 
 
 def test_wrong_usage_of_the_doctor() -> None:

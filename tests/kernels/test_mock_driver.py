@@ -107,7 +107,7 @@ except KernelUnavailable as error:
 def test_importing_calls_no_driver(mock_folder: Path) -> None:
     """Every module that launches, on a driver that counts; torch imports CUDA's packages itself, which calls nothing either."""
     code = """
-import tensorhub_cuda.launch.driver, tensorhub_cuda.launch.torch_op, tensorhub_cuda.launch.operator, tensorhub_cuda.launch.operand_rules
+import tensorhub_cuda.launch.driver, tensorhub_cuda.launch.torch_op, tensorhub_cuda.launch.torch_op, tensorhub_cuda.launch.operand_rules
 print(driver.calls("cuInit"))
 tensorhub_cuda.launch.loaded.device_sm(0)
 print(driver.calls("cuInit"))

@@ -15,7 +15,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from tests.kernels.oracle import fixture_files, generate, judging, mistakes, number_formats
+from tests.kernels.oracle import fixture_files, generate, mistakes, number_formats, verdicts
 from tests.kernels.oracle.fixture_files import FOLDER, MANIFEST, FixtureError, read_manifest, read_tensors, verify_files
 from tests.kernels.oracle.problems import BLOCK, SHAPES, make_problem
 from tests.kernels.oracle.references import operands
@@ -163,7 +163,7 @@ def test_w8a32_equals_a_scalar_loop(scalar: ctypes.CDLL, shape: Any) -> None:
     y = np.empty((shape.m, shape.n), np.float32)
     scalar.linear(*map(_pointer, inputs), _pointer(y), shape.m, shape.n, shape.k)
     expected = read_tensors(FOLDER / f"{shape.name}.safetensors")["w8a32.expected"]
-    assert judging.same_bits(y, expected).passed, judging.same_bits(y, expected).detail
+    assert verdicts.same_bits(y, expected).passed, verdicts.same_bits(y, expected).detail
 
 
 # ---- Numbers, against torch's casts. --------------------------------------------------------------------------------------
@@ -191,4 +191,4 @@ def test_quantized_activations_are_those_of_torch() -> None:
 
 
 def test_the_manifest_says_what_the_judge_tolerates() -> None:
-    assert json.loads(MANIFEST.read_text(encoding="utf-8"))["tolerances"] == judging.TOLERANCES
+    assert json.loads(MANIFEST.read_text(encoding="utf-8"))["tolerances"] == verdicts.TOLERANCES

@@ -1,4 +1,4 @@
-"""What `tensorhub doctor` knows of an environment, and what is wrong with it: pure judgement over facts."""
+"""The facts of an environment that `tensorhub doctor` shows, and the contradictions between them. Asks nothing of the machine."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from tensorhub_cuda.nvrtc.cache_folder import CacheState
 
 @attrs.frozen
 class Module:
-    """A Python module that matters here: the version of its distribution, and the file it is from; both empty if it is missing."""
+    """A Python module that kernels need, or that is ours."""
 
+    #: Its name, as "cuda.core".
     name: str
+    #: The version of its distribution; empty if it is missing.
     version: str
+    #: The file that it is imported from; empty if it is missing.
     file: str
 
 
@@ -23,89 +26,114 @@ class Module:
 class NvrtcPackage:
     """An installed distribution that holds NVRTC for one CUDA major."""
 
+    #: Its name, as "nvidia-cuda-nvrtc".
     name: str
+    #: Its version, as "13.0.88".
     version: str
 
 
 @attrs.frozen
 class Nvrtc:
-    """The compiler: version as "13.5", the library's file, and all packages that hold one.
+    """The compiler, or why none compiles here."""
 
-    Without a version, `decided_by` and `reason` say why none compiles here.
-    """
-
+    #: Its version, as "13.5"; empty if none compiles.
     version: str
+    #: The library's file; empty if it is not known.
     library: str
+    #: The compute capabilities that it compiles for: 75, 80, ...
     architectures: tuple[int, ...]
+    #: All installed packages that hold one.
     packages: tuple[NvrtcPackage, ...]
+    #: The code of the reason; None if it compiles.
     decided_by: DecidedBy | None = None
+    #: Why none compiles; empty if one does.
     reason: str = ""
 
 
 @attrs.frozen
-class KernelThere:
-    """Whether a kernel runs on a device. If not, `decided_by` and `reason` say who decided; both are empty otherwise."""
+class KernelAvailability:
+    """Whether a kernel runs on a device, and if not, why."""
 
+    #: The kernel's name.
     name: str
+    #: Whether it runs.
     available: bool
+    #: The code of the reason; None if it runs.
     decided_by: DecidedBy | None = None
+    #: Why it does not run; empty if it does.
     reason: str = ""
 
 
 @attrs.frozen
 class GpuDevice:
-    """A device: its compute capability as a number, 90 for 9.0, and which kernels run on it."""
+    """A device, and which kernels run on it."""
 
+    #: The driver's number of it.
     index: int
+    #: The driver's name of it.
     name: str
+    #: Its compute capability as a number, 90 for 9.0.
     sm: int
-    kernels: tuple[KernelThere, ...]
+    #: Every kernel of the catalog.
+    kernels: tuple[KernelAvailability, ...]
 
 
 @attrs.frozen
 class Driver:
-    """The driver's version, as "580.65.06", the latest CUDA that it serves, as "13.0", and its devices.
+    """NVIDIA's driver and its devices, or why there are none."""
 
-    Without `cuda`, `reason` says why there are no devices.
-    """
-
+    #: Its version, as "580.65.06"; empty if it is not known.
     version: str
+    #: The latest CUDA that it serves, as "13.0"; empty if it does not answer.
     cuda: str
+    #: Why there are no devices; empty if it answers.
     reason: str
+    #: All devices.
     devices: tuple[GpuDevice, ...]
 
 
 @attrs.frozen
 class Torch:
-    """PyTorch's version and the CUDA it was built for, as "13.0": empty for a build without, and both empty without PyTorch."""
+    """The installed PyTorch."""
 
+    #: Its version; empty if it is not installed.
     version: str
+    #: The CUDA that it was built for, as "13.0"; empty for a build without CUDA.
     cuda: str
 
 
 @attrs.frozen
 class Problem:
-    """Something that does not fit together, and what to do."""
+    """Something that does not fit together."""
 
+    #: What contradicts what.
     found: str
+    #: What to do.
     remedy: str
 
 
 @attrs.frozen
 class EnvironmentFacts:
-    """All facts, as they were found."""
+    """All facts of an environment, as they were found."""
 
+    #: NVIDIA's driver and its devices.
     driver: Driver
+    #: The compiler.
     nvrtc: Nvrtc
+    #: PyTorch.
     torch: Torch
+    #: The Python modules that matter.
     modules: tuple[Module, ...]
+    #: The compile cache.
     cache: CacheState
+    #: Whether TENSORHUB_DISABLE_JIT forbids compiling.
     jit_disabled: bool
-    shadowed_by: str = ""  # the file of an ordinary package `cuda` that hides NVIDIA's namespace package
+    #: The file of an ordinary package `cuda` that hides NVIDIA's namespace package; empty if there is none.
+    shadowed_by: str = ""
 
 
 def find_problems(facts: EnvironmentFacts) -> tuple[Problem, ...]:
-    """Return everything in the facts that contradicts something else; a missing part is no contradiction."""
+    """Return the contradictions in the facts; a missing part is none."""
     return (*_shadowed(facts), *_mixed_majors(facts), *_driver_too_old(facts))
 
 
@@ -115,7 +143,7 @@ def _shadowed(facts: EnvironmentFacts) -> Iterator[Problem]:
 
 
 def _mixed_majors(facts: EnvironmentFacts) -> Iterator[Problem]:
-    """Yield one problem if the parts that share a process are not all of one CUDA major, and name each part."""
+    """Yield one problem, which names each part, if the parts that share a process are not all of one CUDA major."""
     parts = {f"torch {facts.torch.version} for CUDA {facts.torch.cuda}": facts.torch.cuda} if facts.torch.cuda else {}
     parts |= {f"{each.name} {each.version}": each.version for each in facts.modules if each.name == "cuda.bindings" and each.version}
     parts |= {f"{each.name} {each.version}": each.version for each in facts.nvrtc.packages}
@@ -132,7 +160,7 @@ def _mixed_majors(facts: EnvironmentFacts) -> Iterator[Problem]:
 
 
 def _driver_too_old(facts: EnvironmentFacts) -> Iterator[Problem]:
-    """A driver loads the machine code of its own CUDA major and of older ones."""
+    """Yield a problem for an NVRTC of a later CUDA major than the driver's: a driver loads code of its own major and of older ones."""
     driver, nvrtc = facts.driver.cuda, facts.nvrtc.version
     if driver and nvrtc and _major(driver) < _major(nvrtc):
         remedy = f"Upgrade the driver, or use torch for CUDA {_major(driver)} and tensorhub-contracts[cu{_major(driver)}]."

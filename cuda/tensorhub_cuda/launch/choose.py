@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from tensorhub_cuda.catalog import Kernel, check_floor, kernel
+from tensorhub_cuda.catalog import Kernel, kernel, require_supported
 from tensorhub_cuda.errors import KernelUnavailable
 
-#: Who computes in what: weights are FP8 in all of them, activations BF16, F32, or FP8 quantized in the op.
+#: The arithmetics of a projection: weights are FP8 in all of them, activations BF16, F32, or quantized to FP8 by the operator.
 LinearCompute = Literal["w8a16", "w8a32", "w8a8"]
 
 #: What a vector load moves: pointers and row strides of the kernels that need alignment are multiples of it.
@@ -41,9 +41,9 @@ def is_aligned(*byte_counts: int) -> bool:
 def choose_kernel(compute: str, m: int, k: int, sm: int, aligned: bool) -> Kernel:
     """Return the matrix kernel for `m` rows of activations and `k` columns, on compute capability `sm` (90 for 9.0).
 
-    `aligned`: rows of the weight, and of x for w8a16, begin on 16 bytes (`is_aligned`). For w8a8 the quantized
-    activations are the op's own and always are. Raises KernelUnavailable, the layout being judged before the hardware
-    (alignment, then minimum compute capability), and ValueError for the name of a compute that no kernel has.
+    `aligned`: rows of the weight, and of x for w8a16, begin on 16 bytes (`is_aligned`); for w8a8 the operator quantizes the
+    activations into memory that is aligned. Raises KernelUnavailable for a layout that the kernel does not take (alignment) and,
+    if the layout is right, for a device that it does not run on (floor), and ValueError for an unknown compute.
     """
     vector_loads = aligned and k % ALIGNED_K == 0
     chosen = _chosen(compute, m, vector_loads)
@@ -51,17 +51,17 @@ def choose_kernel(compute: str, m: int, k: int, sm: int, aligned: bool) -> Kerne
         found = f"k = {k}" if aligned else f"rows that do not, k = {k}"
         remedy = "Copy the weight to a tensor whose rows do, or choose w8a16 or w8a32, which take any layout."
         raise KernelUnavailable("alignment", chosen.name, "k a multiple of 16, and rows that begin on 16 bytes", found, remedy)
-    check_floor(chosen, sm)
+    require_supported(chosen, sm)
     return chosen
 
 
 def compute_path_of(compute: str, m: int, k: int, sm: int, aligned: bool) -> str:
-    """Return what a report calls the kernel that `choose_kernel` chooses, "cuda.nvrtc.block_fp8_w8a16_tile"; raises as it does."""
+    """Return the compute path of the kernel that `choose_kernel` returns, as "cuda.nvrtc.block_fp8_w8a16_tile"; raises as it does."""
     return choose_kernel(compute, m, k, sm, aligned).compute_path
 
 
 def kernels_of(compute: str) -> tuple[Kernel, ...]:
-    """Return every kernel that a call of a compute may launch, whatever its sizes; raises ValueError for an unknown compute."""
+    """Return every kernel that a call of a compute may launch, for any sizes; raises ValueError for an unknown compute."""
     try:
         return _KERNELS_OF[compute]
     except KeyError:

@@ -1,7 +1,7 @@
-"""Launches kernels from pointers and plain numbers: the calling convention's only writer. No torch; the caller owns all memory.
+"""Launches kernels from pointers and plain numbers; no other module passes arguments to a kernel. No torch: the caller owns all memory.
 
-The kernel is enqueued on the caller's stream of the device that the caller made current. Nothing is allocated on the
-device and nothing waits, so that a CUDA graph can capture it once its kernels are prepared.
+The kernel is enqueued on the caller's stream of the device that the caller made current. Nothing is allocated on the device and
+nothing waits for it, so that a CUDA graph can capture a launch whose kernels are loaded.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import importlib
 from functools import lru_cache
 from typing import Any, Final
 
-from tensorhub_cuda.catalog import Kernel
+from tensorhub_cuda.catalog import BLOCK, Kernel
 from tensorhub_cuda.errors import KernelUnavailable
-from tensorhub_cuda.launch.loaded import make_current, ready_kernel
-from tensorhub_cuda.launch.operands import GROUP, MatrixOperands, operand_slices, row_slices
+from tensorhub_cuda.launch.loaded import kernel_for_launch, make_current
+from tensorhub_cuda.launch.matrix_operands import MatrixOperands, operand_slices, row_slices
 
 #: Driver errors of work that was enqueued earlier, or of a device that is broken: they say nothing of this kernel, and no
 #: other kernel would do better. (Names as the driver gives them.)
@@ -41,7 +41,7 @@ def launch_matrix(kernel: Kernel, operands: MatrixOperands, *, device_index: int
 
     `m`, `n` and `k` are at least 1. Raises KernelUnavailable.
     """
-    handle = ready_kernel(kernel, device_index, stream).handle
+    handle = kernel_for_launch(kernel, device_index, stream).handle
     blocks = -(-operands.n // kernel.tile_n)
     for part in operand_slices(operands, kernel):
         arguments = (
@@ -59,8 +59,8 @@ def launch_quantize(
 
     A thread block takes `tile_m` rows by `tile_n` columns of x. Raises as `launch_matrix` does.
     """
-    handle = ready_kernel(kernel, device_index, stream).handle
-    groups = -(-k // GROUP)
+    handle = kernel_for_launch(kernel, device_index, stream).handle
+    groups = -(-k // BLOCK)
     for begin, rows in row_slices(m, kernel):
         arguments = (x + begin * x_stride * 2, codes + begin * k, x_scale + begin * groups * 4, x_stride, _int32(rows), _int32(k))
         _enqueue(kernel, handle, (-(-k // kernel.tile_n), -(-rows // kernel.tile_m)), arguments, device_index, stream)

@@ -1,4 +1,4 @@
-"""What the operands of a projection must be, judged on shapes, strides, dtypes and devices alone: real tensors and fake ones."""
+"""The rules for the tensors of a projection: shapes, strides, dtypes and devices, which fake tensors have as real ones do."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from typing import Final
 
 import torch
 
+from tensorhub_cuda.catalog import BLOCK
 from tensorhub_cuda.errors import KernelArgumentError
 
-#: Rows and columns of a weight that share one scale of a block grid.
-BLOCK: Final = 128
-
-#: What x is, and so what y and the bias are.
+#: The dtype of x, y and the bias, by compute.
 DTYPES: Final = {"w8a16": torch.bfloat16, "w8a32": torch.float32, "w8a8": torch.bfloat16}
 
 GRIDS: Final = ("block", "row")
@@ -29,7 +27,7 @@ def require_operands(
     compute: str,
     grid: str,
 ) -> None:
-    """Raise KernelArgumentError listing every operand that is not as it must be.
+    """Raise KernelArgumentError with a sentence for each rule that an operand breaks.
 
     x `[..., K]` of the compute's dtype, weight uint8 `[N, K]`, both with their last dimension contiguous; scale float32
     and contiguous, `[ceil(N/128), ceil(K/128)]` for the grid "block" and `[N]` for "row"; scale_rows int32 `[N]`, only for
@@ -62,14 +60,16 @@ def require_operands(
             say(f"weight: at most {LARGEST_INT32:,} rows and columns, not {_shape(weight)}")
         if len(x_shape) and x_shape[-1] != columns:
             say(f"x {_shape(x)} and weight {_shape(weight)}: the last dimensions differ")
-        violations += _of_scales(scale, scale_rows, rows, columns, grid, device)
+        violations += _scale_violations(scale, scale_rows, rows, columns, grid, device)
         if bias is not None:
-            violations += _of_bias(bias, rows, dtype, device)
+            violations += _bias_violations(bias, rows, dtype, device)
     if violations:
         raise KernelArgumentError(violations)
 
 
-def _of_scales(scale: torch.Tensor, scale_rows: torch.Tensor | None, rows: int, columns: int, grid: str, device: torch.device) -> list[str]:
+def _scale_violations(
+    scale: torch.Tensor, scale_rows: torch.Tensor | None, rows: int, columns: int, grid: str, device: torch.device
+) -> list[str]:
     wanted: tuple[int, ...]
     if grid == "block":
         grid_rows = (rows + BLOCK - 1) // BLOCK if scale_rows is None or scale.dim() != 2 else scale.shape[0]
@@ -92,7 +92,7 @@ def _of_scales(scale: torch.Tensor, scale_rows: torch.Tensor | None, rows: int, 
     return violations
 
 
-def _of_bias(bias: torch.Tensor, rows: int, dtype: torch.dtype | None, device: torch.device) -> list[str]:
+def _bias_violations(bias: torch.Tensor, rows: int, dtype: torch.dtype | None, device: torch.device) -> list[str]:
     if (dtype is None or bias.dtype is dtype) and bias.shape == (rows,) and bias.is_contiguous() and bias.device == device:
         return []
     found = f"{bias.dtype} {_shape(bias)} of strides {list(bias.stride())} on {bias.device}"

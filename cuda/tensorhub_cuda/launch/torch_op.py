@@ -1,20 +1,26 @@
-"""The projection on torch's CUDA tensors: judges the operands, chooses the kernel, and launches it on torch's current stream."""
+"""The operator `tensorhub::block_fp8_linear` of torch: its schema, its result for fake tensors, and its implementation on CUDA tensors.
+
+Importing this module defines the operator and makes no CUDA call. `tensorhub_decoders` registers an implementation for the CPU.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Any, Final, NoReturn
 
 import torch
 
+from tensorhub_cuda.catalog import BLOCK
 from tensorhub_cuda.errors import KernelArgumentError
-from tensorhub_cuda.launch.choose import choose_kernel, compute_path_of, is_aligned, quantize_kernel
+from tensorhub_cuda.launch.choose import choose_kernel, is_aligned, quantize_kernel
 from tensorhub_cuda.launch.driver import launch_matrix, launch_quantize
 from tensorhub_cuda.launch.loaded import LoadedKernel, device_sm, prepare_kernels
-from tensorhub_cuda.launch.operand_rules import BLOCK, LARGEST_INT32, require_operands
-from tensorhub_cuda.launch.operands import GROUP, MatrixOperands
+from tensorhub_cuda.launch.matrix_operands import MatrixOperands
+from tensorhub_cuda.launch.operand_rules import LARGEST_INT32, require_operands
 
-__all__ = ["block_fp8_linear_cuda", "compute_path_of", "linear_on_stream", "prepare"]
+#: The operator, namespace and name.
+NAME: Final = "tensorhub::block_fp8_linear"
 
 
 def block_fp8_linear_cuda(
@@ -28,10 +34,10 @@ def block_fp8_linear_cuda(
 ) -> torch.Tensor:
     """Return `y = x W^T + bias` `[..., N]` in x's dtype, for a weight that stays FP8 codes and a scale beside it.
 
-    Operands are as `require_operands` says; rows of the weight may have any stride. Values of scale_rows are rows of the
-    scale grid, which nobody checks: that would wait for the device. Launches on torch's current stream of the tensors'
-    device and waits for nothing; allocates through torch alone. Raises KernelArgumentError for a wrong call, and
-    KernelUnavailable where no kernel serves it here.
+    Operands are as `require_operands` says; rows of the weight may have any stride. That the values of scale_rows are rows of the
+    scale grid is not checked, as that would wait for the device. Launches on torch's current stream of the tensors' device and
+    does not wait; allocates through torch only. Raises KernelArgumentError for wrong operands, and KernelUnavailable if no kernel
+    takes them on this device.
     """
     require_operands(x, weight, scale, scale_rows, bias, compute, grid)
     device_index = _cuda_index(x.device)
@@ -43,8 +49,8 @@ def block_fp8_linear_cuda(
 def prepare(device: torch.device | str | int, computes: Iterable[str]) -> tuple[LoadedKernel, ...]:
     """Compile and load every kernel of some computes on a device, so that a CUDA graph can capture their launches.
 
-    Returns what was loaded and where it came from. Raises KernelUnavailable, whatever decides on it, and
-    KernelArgumentError for a device that is not CUDA's.
+    Returns the kernels with their provenance. Raises KernelUnavailable (floor, nvrtc, driver, package, disabled),
+    KernelArgumentError for a device that is not a CUDA device, and ValueError for an unknown compute.
     """
     device = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
     device_index = _cuda_index(device)
@@ -64,7 +70,7 @@ def linear_on_stream(
     device_index: int,
     stream: int,
 ) -> torch.Tensor:
-    """Do what `block_fp8_linear_cuda` does with operands that were judged, on the current device, on a stream by its handle."""
+    """Return what `block_fp8_linear_cuda` does, for operands that keep the rules, on the current device and a stream (its handle)."""
     n, k = weight.shape
     y = x.new_empty((*x.shape[:-1], n))
     if y.numel() == 0:
@@ -83,7 +89,7 @@ def linear_on_stream(
         kernel = choose_kernel(compute, m, k, _sm(device_index), is_aligned(weight_pointer, weight_stride))
         # The codes and their scales live until both kernels are enqueued; torch's allocator gives their memory to later
         # work of this stream only.
-        codes, x_scale = _quantized(rows, x_stride, device_index=device_index, stream=stream)
+        codes, x_scale = _quantize(rows, x_stride, device_index=device_index, stream=stream)
         x_pointer, x_scale_pointer, x_stride = codes.data_ptr(), x_scale.data_ptr(), k
     else:
         aligned = is_aligned(weight_pointer, weight_stride, x_pointer, x_stride * rows.itemsize)
@@ -110,11 +116,11 @@ def linear_on_stream(
     return y
 
 
-def _quantized(rows: torch.Tensor, x_stride: int, *, device_index: int, stream: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return FP8 codes `[m, k]` as uint8, and the F32 scale of each row's groups of 128, of BF16 activations."""
+def _quantize(rows: torch.Tensor, x_stride: int, *, device_index: int, stream: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return FP8 codes `[m, k]` as uint8, and F32 scales `[m, ceil(k/128)]`, of BF16 activations."""
     m, k = rows.shape
     codes = rows.new_empty((m, k), dtype=torch.uint8)
-    x_scale = rows.new_empty((m, -(-k // GROUP)), dtype=torch.float32)
+    x_scale = rows.new_empty((m, -(-k // BLOCK)), dtype=torch.float32)
     launch_quantize(
         quantize_kernel(),
         x=rows.data_ptr(),
@@ -139,3 +145,38 @@ def _cuda_index(device: torch.device) -> int:
     if device.type != "cuda":
         raise KernelArgumentError([f"device: a CUDA device, not {device}"])
     return torch.cuda.current_device() if device.index is None else device.index
+
+
+# ---- The operator. --------------------------------------------------------------------------------------------------------
+
+
+def fake_block_fp8_linear(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    scale: torch.Tensor,
+    scale_rows: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    compute: str,
+    grid: str,
+) -> torch.Tensor:
+    """Return an empty y of the right shape `[..., N]`, dtype and device; raises KernelArgumentError as the operator does."""
+    require_operands(x, weight, scale, scale_rows, bias, compute, grid)
+    return x.new_empty((*x.shape[:-1], weight.shape[0]))
+
+
+def _backward(ctx: Any, gradient: torch.Tensor) -> NoReturn:
+    """Refuse: the weight is codes, which have no gradient, and nothing here trains the layers before it."""
+    raise NotImplementedError(f"{NAME} computes no gradient: it is for inference. Call it under torch.no_grad() or torch.inference_mode().")
+
+
+_library: Final[Any] = torch.library.Library("tensorhub", "DEF")  # type: ignore[no-untyped-call]  # torch does not annotate it
+_library.define(
+    "block_fp8_linear(Tensor x, Tensor weight, Tensor scale, Tensor? scale_rows, Tensor? bias, str compute, str grid) -> Tensor",
+    tags=(torch.Tag.pt2_compliant_tag,),
+)
+torch.library.register_fake(NAME, fake_block_fp8_linear, lib=_library)
+torch.library.register_autograd(NAME, _backward, lib=_library)
+_library.impl("block_fp8_linear", block_fp8_linear_cuda, "CUDA")
+
+#: The operator itself: `block_fp8_linear(x, weight, scale, scale_rows, bias, compute, grid)`.
+block_fp8_linear: Final = torch.ops.tensorhub.block_fp8_linear.default

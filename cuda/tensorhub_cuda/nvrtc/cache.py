@@ -35,23 +35,28 @@ Origin = Literal["compiled", "cache", "image"]
 
 @attrs.frozen
 class FoundCubin:
-    """A cubin and where it is from. `path` is its file, or empty with `not_kept` saying why there is none.
+    """A cubin and where it is from."""
 
-    `digest` is "sha256:" and the digest of `code`; `nvrtc_version` is that of the NVRTC that made it.
-    """
-
+    #: The ELF bytes.
     code: bytes
+    #: What it was compiled for, as "sm_90a".
     architecture: str
+    #: The NVRTC that made it, as "13.5".
     nvrtc_version: str
+    #: "sha256:" and the digest of `code`.
     digest: str
+    #: Whether it was compiled now or read from a file, and which kind of file.
     origin: Origin
+    #: Its file; empty if there is none.
     path: str
+    #: Why there is no file; empty if there is one.
     not_kept: str = ""
 
 
 def recipe_digest(source: str, architecture: str, options: tuple[str, ...], abi: int = ABI) -> str:
     """Return the digest of all that a cubin is made from, but the compiler's version."""
-    return hashlib.sha256(json.dumps((source, architecture, options, abi), separators=(",", ":")).encode()).hexdigest()
+    ingredients = json.dumps((source, architecture, options, abi), ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(ingredients.encode()).hexdigest()
 
 
 def cubin_file_name(recipe: str, version: str) -> str:

@@ -26,23 +26,33 @@ FolderState = Literal["ready", "read-only", "not made yet", "unusable"]
 
 @attrs.frozen
 class CacheFolder:
-    """Where cubins are kept; without a `path`, `unusable` says why there is none. `chosen_by` is an environment variable, or "default"."""
+    """Where cubins are kept."""
 
+    #: The folder, or None if there is none.
     path: Path | None
+    #: The environment variable that names it, or "default".
     chosen_by: str
+    #: Why there is no path; empty if there is one.
     unusable: str = ""
 
 
 @attrs.frozen
 class CacheState:
-    """How the folder stands: `files` are cubins, `size` is the bytes of them, `bound` what they may come to."""
+    """The cache's folder as it is now."""
 
+    #: Its path; empty if there is none.
     folder: str
+    #: The environment variable that names it, or "default".
     chosen_by: str
+    #: Whether new cubins can be kept in it.
     state: FolderState
+    #: Why none can be; empty if they can.
     reason: str
+    #: Number of cubins in it.
     files: int
+    #: Bytes of these cubins together.
     size: int
+    #: Bytes above which the least recently used ones are removed.
     bound: int
 
 

@@ -29,11 +29,15 @@ _KERNEL: Final = re.compile(
 
 @attrs.frozen
 class KernelResources:
-    """What one thread of a kernel holds: registers, and bytes of local memory by reason. All bytes are 0 in a good kernel."""
+    """What one thread of a kernel takes: registers, and bytes of local memory, which are all 0 in a good kernel."""
 
+    #: Registers of a thread.
     registers: int
+    #: Bytes of its stack frame.
     stack_bytes: int
+    #: Bytes that it writes because registers are short.
     spill_store_bytes: int
+    #: Bytes that it reads for the same reason.
     spill_load_bytes: int
 
 
@@ -48,11 +52,11 @@ def kernel_resources(log: str) -> dict[str, KernelResources]:
 #: The first NVRTC that knows all architectures that the kernels are written for, sm_100 and sm_120 among them.
 OLDEST_NVRTC: Final = (12, 8)
 
-#: What installs everything that compiling needs; who has torch for CUDA 12 takes the other.
+#: How to install everything that compiling needs.
 INSTALL_REMEDY: Final = "Run pip install 'tensorhub-contracts[cu13]', or [cu12] where torch is built for CUDA 12."
 
-#: Options of every kernel, but the architecture. Fast math is off, and each of its parts is stated. Nothing is contracted
-#: behind the source's back either (fmad): kernels write fma where they mean it, so that a CPU that runs the same source, and a
+#: Options of every kernel, but the architecture. Fast math is off, and each of its parts is stated. The compiler
+#: contracts nothing either (fmad): kernels write fma where they mean it, so that a CPU that runs the same source, and a
 #: later compiler, round as the GPU does. -v puts registers, spills and stack frames into the log.
 OPTIONS: Final = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--ptxas-options=-v")
 
@@ -61,12 +65,17 @@ _UNIT_NAME: Final = b"tensorhub_kernel.cu"
 
 @attrs.frozen
 class Cubin:
-    """Machine code for one architecture, as ELF bytes, and how it was made. `nvrtc_version` is "13.5"."""
+    """Machine code for one architecture, and how it was made."""
 
+    #: The ELF bytes.
     code: bytes
+    #: What it was compiled for, as "sm_90a".
     architecture: str
+    #: All options of NVRTC.
     options: tuple[str, ...]
+    #: What NVRTC and ptxas wrote: registers, spills and stack frames.
     log: str
+    #: The NVRTC that made it, as "13.5".
     nvrtc_version: str
 
 

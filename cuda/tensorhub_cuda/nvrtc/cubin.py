@@ -1,8 +1,8 @@
 """The file of one cubin: the ELF bytes, a line of JSON that says how they were made, and a line with the digest of both.
 
 The digest stands last, so a file that was cut off, altered or never finished does not verify; whatever reads ELF (nvdisasm,
-cuobjdump) reads the file as it is, and stops before the two lines. A digest is no signature: who may write the folder
-may put code into it.
+cuobjdump) reads the file as it is, and stops before the two lines. A digest is no signature: a user who may write
+into the folder may put code into it.
 """
 
 from __future__ import annotations
@@ -26,15 +26,17 @@ _LARGEST_DESCRIPTION: Final = 65536
 
 @attrs.frozen
 class CubinDescription:
-    """How a cubin was made. `recipe` is the digest of all that it was made from, but the compiler's version.
+    """How a cubin was made."""
 
-    `ahead_of_time`: by `tensorhub kernels build`, for an image; the size bound of the cache leaves such a file alone.
-    """
-
+    #: The digest of all that it was made from, but the compiler's version.
     recipe: str
+    #: What it was compiled for, as "sm_90a".
     architecture: str
+    #: The NVRTC that made it, as "13.5".
     nvrtc_version: str
+    #: All options of NVRTC.
     options: tuple[str, ...]
+    #: Whether `tensorhub kernels build` made it for an image: the size bound of the cache leaves such a file alone.
     ahead_of_time: bool
 
 
@@ -42,45 +44,52 @@ class CubinDescription:
 class CubinFile:
     """A verified file's content."""
 
+    #: The ELF bytes.
     code: bytes
+    #: How they were made.
     description: CubinDescription
 
 
 def cubin_to_bytes(code: bytes, description: CubinDescription) -> bytes:
     """Return the bytes of the file."""
-    content = code + b"\n" + json.dumps(attrs.asdict(description), separators=(",", ":")).encode() + b"\n"
+    line = json.dumps(attrs.asdict(description), ensure_ascii=False, separators=(",", ":")).encode()
+    content = code + b"\n" + line + b"\n"
     return content + hashlib.sha256(content).hexdigest().encode() + b"\n"
 
 
 def cubin_from_bytes(data: bytes) -> CubinFile | None:
-    """Return what the bytes of a file hold, or None if they are not a whole, unaltered file of ours."""
+    """Return what the bytes of a file hold, or None if they are not a whole, unaltered file of this format."""
     content, digest = data[: -_DIGEST_DIGITS - 1], data[-_DIGEST_DIGITS - 1 :]
     if digest != hashlib.sha256(content).hexdigest().encode() + b"\n":
         return None
     start = content.rfind(b"\n", max(0, len(content) - _LARGEST_DESCRIPTION), len(content) - 1)  # JSON holds no newline
     if start <= 0:
         return None
-    description = _description(content[start + 1 :])
+    description = _description_from_line(content[start + 1 :])
     return None if description is None else CubinFile(content[:start], description)
 
 
-def _description(text: bytes) -> CubinDescription | None:
-    """Return what a line of JSON says, or None if another program wrote it, whose file ends as ours do."""
+def _description_from_line(line: bytes) -> CubinDescription | None:
+    """Return the description in a line of JSON; None if it is another one, as in a file of another program that ends as ours do."""
     try:
-        facts = json.loads(text)
-    except ValueError:
+        fields = json.loads(line.decode())
+    except (ValueError, RecursionError):  # no UTF-8, no JSON, or arrays thousands deep
         return None
-    if not isinstance(facts, dict) or facts.keys() != attrs.fields_dict(CubinDescription).keys():
-        return None
-    options = facts.pop("options")
-    texts = [each for name, each in facts.items() if name != "ahead_of_time"]
-    if type(facts["ahead_of_time"]) is not bool or type(options) is not list or any(type(each) is not str for each in [*texts, *options]):
-        return None
-    return CubinDescription(options=tuple(options), **facts)
+    match fields:
+        case {
+            "recipe": str(recipe),
+            "architecture": str(architecture),
+            "nvrtc_version": str(nvrtc_version),
+            "options": [*options],
+            "ahead_of_time": bool(ahead_of_time),
+            **others,
+        } if not others and all(isinstance(each, str) for each in options):
+            return CubinDescription(recipe, architecture, nvrtc_version, tuple(options), ahead_of_time)
+    return None
 
 
 def read_cubin_file(path: Path) -> CubinFile | None:
-    """Return what a file holds, or None if there is none that can be read, or it is not a whole, unaltered one of ours."""
+    """Return what a file holds, or None if there is none that can be read, or it is not a whole, unaltered one of this format."""
     try:
         return cubin_from_bytes(path.read_bytes())
     except OSError:
@@ -90,7 +99,7 @@ def read_cubin_file(path: Path) -> CubinFile | None:
 def write_cubin_file(path: Path, content: CubinFile) -> None:
     """Write a file under a temporary name in its folder, to the disk, read it back, and rename it. Raises OSError.
 
-    Whoever reads `path` meanwhile finds what was there before, or the whole new file. A file for an image may be read by all.
+    A process that reads `path` meanwhile finds the earlier file or the whole new one. A file for an image may be read by every user.
     """
     for_others = content.description.ahead_of_time
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o755 if for_others else 0o700)

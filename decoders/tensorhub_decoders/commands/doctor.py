@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import attrs
 import click
 from tensorhub_cuda.environment.facts import EnvironmentFacts, Problem, find_problems
-from tensorhub_cuda.environment.look import environment
+from tensorhub_cuda.environment.look import find_environment
 from tensorhub_cuda.nvrtc.cache import DISABLE_JIT
 
 from tensorhub_contracts.commands import EXIT_REFUSED
@@ -41,7 +41,7 @@ def command(outputs: tuple[Output, ...]) -> None:
     of several CUDA majors, with 2 for wrong usage and with 3 for a fault of this tool.
     """
     outputs = chosen_outputs(outputs)
-    facts = environment()
+    facts = find_environment()
     problems = find_problems(facts)
     diagnosis = Diagnosis(not problems, problems, facts)
     writers = {"text": lambda: "\n".join(_lines(diagnosis)) + "\n", "json": lambda: document_json(diagnosis)}

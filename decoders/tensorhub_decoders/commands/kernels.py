@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 import click
-from tensorhub_cuda.catalog import KERNELS, Kernel, not_claimed, read_source
+from tensorhub_cuda.catalog import KERNELS, Kernel, read_source, unsupported_reason
 from tensorhub_cuda.errors import KernelUnavailable
 from tensorhub_cuda.nvrtc.cache import build_cubin, digest_of
 from tensorhub_cuda.nvrtc.cache_folder import cache_folder
@@ -151,8 +151,9 @@ def _build_all(architectures: Iterable[int], folder: Path) -> BuildReport:
         name = architecture_name(sm)
         for sources in dict.fromkeys(kernel.sources for kernel in KERNELS):
             kernels = [kernel for kernel in KERNELS if kernel.sources == sources]
-            not_built += [NotBuilt(kernel.name, name, False, not_claimed(kernel, sm)) for kernel in kernels if not_claimed(kernel, sm)]
-            wanted = [kernel for kernel in kernels if not not_claimed(kernel, sm)]
+            reasons = {kernel.name: unsupported_reason(kernel, sm) for kernel in kernels}
+            not_built += [NotBuilt(kernel, name, False, reason) for kernel, reason in reasons.items() if reason]
+            wanted = [kernel for kernel in kernels if not reasons[kernel.name]]
             if not wanted:
                 continue
             try:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import torch
 from tensorhub_cuda.launch.operand_rules import require_operands
-from tensorhub_cuda.launch.operator import block_fp8_linear
+from tensorhub_cuda.launch.torch_op import block_fp8_linear
 from torch.nn import functional
 
 from tensorhub_decoders.resident.stored_weight import BlockStoredWeight, MappedBlockWeight, RowStoredWeight, StoredWeight

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tensorhub_cuda.errors import KernelUnavailable
 from tensorhub_cuda.launch import driver as kernel_launch
-from tensorhub_cuda.launch import loaded as modules
+from tensorhub_cuda.launch import loaded as loaded_kernels
 from tensorhub_cuda.launch.loaded import prepare_kernels
 from tensorhub_cuda.launch.torch_op import linear_on_stream
 
@@ -61,7 +61,7 @@ def more_shared_memory_than_was_allowed_is_refused(driver: MockDriver) -> None:
     loaded = prepare_kernels(0, ["w8a16"])[-1]
     assert loaded.kernel.shared_bytes > 48 * 1024
     core = kernel_launch._core()
-    cubin = modules.find_cubin(modules.read_source(loaded.kernel), 90)
+    cubin = loaded_kernels.find_cubin(loaded_kernels.read_source(loaded.kernel), 90)
     bare = core.ObjectCode.from_cubin(cubin.code).get_kernel(loaded.kernel.name)
     arguments = (1 << 20, 1 << 20, 0, 1 << 20, 0, 0, 1 << 20, 16, 16, *np.array([64, 128, 16, 1, 7, 1], np.int32))
     driver.make_current(0)

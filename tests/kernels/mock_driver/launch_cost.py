@@ -9,11 +9,10 @@ import torch
 from tensorhub_cuda.launch import driver as kernel_launch
 from tensorhub_cuda.launch.choose import choose_kernel
 from tensorhub_cuda.launch.driver import launch_matrix
-from tensorhub_cuda.launch.loaded import LOADED, prepare_kernels
+from tensorhub_cuda.launch.loaded import LOADED_KERNELS, prepare_kernels
+from tensorhub_cuda.launch.matrix_operands import MatrixOperands
 from tensorhub_cuda.launch.operand_rules import require_operands
-from tensorhub_cuda.launch.operands import MatrixOperands
-from tensorhub_cuda.launch.operator import block_fp8_linear
-from tensorhub_cuda.launch.torch_op import linear_on_stream
+from tensorhub_cuda.launch.torch_op import block_fp8_linear, linear_on_stream
 
 from tests.kernels.mock_driver.driver import MockDriver
 
@@ -34,7 +33,7 @@ def launch_cost(driver: MockDriver, repeats: int = 20, rounds: int = 400) -> dic
     weight, scale = torch.zeros(N, K, dtype=torch.uint8), torch.zeros(3, 4)
     operands = MatrixOperands(1 << 20, 1 << 21, 0, 1 << 22, 0, 0, 1 << 23, K, K, M, N, K, 4, 7, 1)
     kernel = choose_kernel("w8a16", M, K, 90, aligned=True)
-    handle = LOADED[kernel.name, 0].handle
+    handle = LOADED_KERNELS[kernel.name, 0].handle
     configuration = kernel_launch._configuration(24, 1, kernel.threads, kernel.shared_bytes)
     cuda_stream = kernel_launch._stream(0, stream)
     integers = tuple(kernel_launch._int32(value) for value in (M, N, K, 4, 7, 1))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 from tensorhub_cuda.catalog import kernel
-from tensorhub_cuda.launch import operands as matrix_operands
-from tensorhub_cuda.launch.operator import fake_block_fp8_linear
+from tensorhub_cuda.launch import matrix_operands
+from tensorhub_cuda.launch.torch_op import fake_block_fp8_linear
 
 from tests.kernels.mock_driver import reference_execution
 from tests.kernels.mock_driver.driver import MockDriver

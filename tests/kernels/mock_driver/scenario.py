@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from tensorhub_cuda.errors import KernelUnavailable
-from tensorhub_cuda.launch import loaded as modules
+from tensorhub_cuda.launch import loaded as loaded_kernels
 from tensorhub_cuda.launch.operand_rules import require_operands
 from tensorhub_cuda.launch.torch_op import linear_on_stream
 
@@ -30,7 +30,7 @@ def scenario(function: Scenario) -> Scenario:
 def run(name: str, driver: MockDriver) -> None:
     """Run a scenario on a driver and modules that remember nothing of the last one."""
     driver.reset()
-    modules.LOADED.clear()
+    loaded_kernels.LOADED_KERNELS.clear()
     SCENARIOS[name](driver)
     assert not driver.errors, driver.errors
 

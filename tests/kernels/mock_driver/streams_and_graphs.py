@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from tensorhub_cuda.errors import KernelArgumentError
-from tensorhub_cuda.launch import torch_op as launching
+from tensorhub_cuda.launch import torch_op
 from tensorhub_cuda.launch.loaded import prepare_kernels
 from tensorhub_cuda.launch.torch_op import block_fp8_linear_cuda, linear_on_stream
 
@@ -69,17 +69,17 @@ def the_tensors_device_and_current_stream_are_used(driver: MockDriver) -> None:
         def __init__(self, device: int) -> None:
             self.cuda_stream = streams[device]
 
-    kept = (torch.cuda.device, torch.cuda.current_stream, launching._cuda_index)
+    kept = (torch.cuda.device, torch.cuda.current_stream, torch_op._cuda_index)
     case = operands(3, 40, 32, "w8a16", "block", biased=True)
     try:
         torch.cuda.device, torch.cuda.current_stream = guard, Stream  # type: ignore[assignment,misc]  # parts for the test
         for device in (1, 0):
-            launching._cuda_index = lambda _device, device=device: device  # type: ignore[misc]  # as above
+            torch_op._cuda_index = lambda _device, device=device: device  # type: ignore[misc]  # as above
             assert_close(block_fp8_linear_cuda(*case.call), case)
             assert (driver.launches[-1].device, driver.launches[-1].stream) == (device, streams[device])
             assert driver.current_device() == 0, "the current device is as it was"
     finally:
-        torch.cuda.device, torch.cuda.current_stream, launching._cuda_index = kept  # type: ignore[misc]  # as above
+        torch.cuda.device, torch.cuda.current_stream, torch_op._cuda_index = kept  # type: ignore[misc]  # as above
     with pytest.raises(KernelArgumentError) as caught:
         block_fp8_linear_cuda(*case.call)
     assert "a CUDA device, not cpu" in str(caught.value)

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from tests.kernels.oracle.fixture_files import FOLDER, MANIFEST, Tensor, describe_files, write_tensors
-from tests.kernels.oracle.judging import TOLERANCES, judge
 from tests.kernels.oracle.mistakes import MISTAKES, as_output, mistakes_of, wrong_answer
 from tests.kernels.oracle.number_formats import bf16_bits, decode_e4m3, encode_e4m3
 from tests.kernels.oracle.problems import BLOCK, SHAPES, Problem, Shape, make_problem
 from tests.kernels.oracle.references import double_sums, operands, quantize, specified_order
+from tests.kernels.oracle.verdicts import TOLERANCES, judge
 
 #: Counts changes of what is written.
 GENERATOR_VERSION = 1

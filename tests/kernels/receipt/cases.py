@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from tests.kernels.oracle.fixture_files import read_tensors
-from tests.kernels.oracle.judging import Judgement, as_values, judge
+from tests.kernels.oracle.verdicts import Judgement, as_values, judge
 from tests.kernels.receipt.machine import Machine
 
 _read = lru_cache(maxsize=None)(read_tensors)
 
 
-@dataclass(frozen=True)
+@attrs.frozen
 class Case:
     """A case of the manifest (`facts`) and the tensors of its file."""
 
@@ -54,7 +54,7 @@ class Case:
         return {name: self.tensors[f"{self.lane}.wrong.{name}"] for name in self.facts["known_bad"]}
 
 
-@dataclass(frozen=True)
+@attrs.frozen
 class CaseOperands:
     """Tensors of a case: weight [n, k] and x [m, k] as views of padded rows, scale F32, scale_rows and bias or None."""
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
+
+import attrs
 
 State = Literal["passed", "failed", "not run"]
 
@@ -26,7 +27,7 @@ class NotRunError(Exception):
     """A check cannot be made here; the message says why."""
 
 
-@dataclass(frozen=True)
+@attrs.frozen
 class Check:
     """`required`: the receipt is incomplete where this was not run. `detail` is a sentence, `seconds` what it took."""
 
@@ -35,7 +36,7 @@ class Check:
     required: bool
     detail: str
     seconds: float
-    figures: Mapping[str, Any] = field(default_factory=dict)
+    figures: Mapping[str, Any] = attrs.field(factory=dict)
 
 
 class Receipt:
@@ -95,7 +96,7 @@ class Receipt:
         """Return all of it for JSON."""
         verdict = {PASSED: "passed", FAILED: "failed", NO_GPU: "not run on a GPU", INCOMPLETE: "incomplete"}[self.exit_code(on_gpu=on_gpu)]
         counts = {state: len(self.of(state)) for state in ("passed", "failed", "not run")}
-        return {"verdict": verdict, "counts": counts, **self.facts, "checks": [asdict(check) for check in self.checks]}
+        return {"verdict": verdict, "counts": counts, **self.facts, "checks": [attrs.asdict(check) for check in self.checks]}
 
 
 def require(right: bool, message: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import platform
 import subprocess
@@ -12,7 +11,7 @@ from typing import Any
 
 import attrs
 from tensorhub_cuda.catalog import ABI, KERNELS, Kernel, read_source
-from tensorhub_cuda.environment.look import environment
+from tensorhub_cuda.environment.look import find_environment
 from tensorhub_cuda.errors import KernelUnavailable
 from tensorhub_cuda.launch.loaded import loaded_kernel
 
@@ -24,7 +23,7 @@ _ROOT = Path(__file__).parents[3]
 
 def gather_facts(receipt: Receipt, manifest: Mapping[str, Any]) -> None:
     """Put into the receipt what can be known without a device."""
-    receipt.facts["environment"] = plain(environment())
+    receipt.facts["environment"] = attrs.asdict(find_environment())
     receipt.facts["python"] = platform.python_version()
     receipt.facts["commit"] = _commit()
     receipt.facts["fixtures"] = {"generator": manifest["generator"], "sha256": {each["path"]: each["sha256"] for each in manifest["files"]}}
@@ -35,7 +34,7 @@ def gather_facts(receipt: Receipt, manifest: Mapping[str, Any]) -> None:
 def gather_device(receipt: Receipt, machine: Machine) -> str:
     """Put the device into the receipt, and each kernel's machine code: its digest, who made it and where it was found.
 
-    Returns which kernels are there. What a floor keeps from the device is none of them; any other refusal is a failure.
+    Returns which kernels are there. One whose minimum compute capability is above the device's is not; any other refusal is a failure.
     """
     device: dict[str, Any] = {"sm": machine.sm, "memory": str(machine.memory)}
     if machine.is_gpu:
@@ -68,19 +67,6 @@ def _kernel_facts(each: Kernel, machine: Machine) -> dict[str, str]:
         "nvrtc": loaded.nvrtc_version,
         "path": loaded.path,
     }
-
-
-def plain(value: Any) -> Any:
-    """Return facts as dictionaries and tuples as lists, for JSON."""
-    if attrs.has(type(value)):
-        return {field.name: plain(getattr(value, field.name)) for field in attrs.fields(type(value))}
-    if dataclasses.is_dataclass(value):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, dict):
-        return {str(name): plain(each) for name, each in value.items()}
-    if isinstance(value, tuple | list):
-        return [plain(each) for each in value]
-    return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 
 def _commit() -> str:

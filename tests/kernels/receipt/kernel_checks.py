@@ -7,16 +7,14 @@ from typing import Any
 
 import torch
 from numpy.typing import NDArray
-from tensorhub_cuda.catalog import KERNELS, Kernel, kernel
+from tensorhub_cuda.catalog import BLOCK, KERNELS, Kernel, kernel
 from tensorhub_cuda.launch.driver import launch_matrix, launch_quantize
-from tensorhub_cuda.launch.operands import MatrixOperands
+from tensorhub_cuda.launch.matrix_operands import MatrixOperands
 
-from tests.kernels.oracle.judging import same_bits
+from tests.kernels.oracle.verdicts import same_bits
 from tests.kernels.receipt.cases import Case, CaseOperands, operands_of
 from tests.kernels.receipt.checks import NotRunError, Outcome, Receipt, require
 from tests.kernels.receipt.machine import GuardedOutput, Machine, take
-
-_BLOCK = 128
 
 
 def check_kernels(receipt: Receipt, machine: Machine, cases: list[Case], tables: Mapping[str, NDArray[Any]]) -> None:
@@ -32,13 +30,13 @@ def check_kernels(receipt: Receipt, machine: Machine, cases: list[Case], tables:
                 receipt.check(name, lambda case=case, each=each: _multiply(machine, each, case), required=machine.sm >= each.minimum_sm)
 
 
-def _require_floor(machine: Machine, each: Kernel) -> None:
+def _require_supported(machine: Machine, each: Kernel) -> None:
     if machine.sm < each.minimum_sm:
-        raise NotRunError(f"sm_{machine.sm} is below the kernel's floor of sm_{each.minimum_sm}")
+        raise NotRunError(f"sm_{machine.sm} is below the kernel's minimum compute capability, sm_{each.minimum_sm}")
 
 
 def _quantize_table(machine: Machine, tables: Mapping[str, NDArray[Any]]) -> str:
-    _require_floor(machine, kernel("quantize_activations"))
+    _require_supported(machine, kernel("quantize_activations"))
     _quantized(machine, machine.put(tables["quantize.x"]), tables["quantize.codes"], tables["quantize.scale"])
     return f"{tables['quantize.codes'].size} codes and their scales, all bits equal"
 
@@ -46,7 +44,7 @@ def _quantize_table(machine: Machine, tables: Mapping[str, NDArray[Any]]) -> str
 def _quantized(machine: Machine, x: torch.Tensor, codes: NDArray[Any], scales: NDArray[Any]) -> tuple[torch.Tensor, torch.Tensor]:
     """Quantize x [m, k] and require the codes and scales expected, bit for bit."""
     m, k = x.shape
-    outputs = GuardedOutput(machine, (m, k), torch.uint8), GuardedOutput(machine, (m, -(-k // _BLOCK)), torch.float32)
+    outputs = GuardedOutput(machine, (m, k), torch.uint8), GuardedOutput(machine, (m, -(-k // BLOCK)), torch.float32)
     launch_quantize(
         kernel("quantize_activations"),
         x=x.data_ptr(),
@@ -67,12 +65,12 @@ def _quantized(machine: Machine, x: torch.Tensor, codes: NDArray[Any], scales: N
 
 
 def _multiply(machine: Machine, each: Kernel, case: Case) -> Outcome:
-    _require_floor(machine, each)
+    _require_supported(machine, each)
     operands = operands_of(case, machine)
     m, n, _ = case.size
     x, x_scale = operands.x, None
     if case.lane == "w8a8":
-        _require_floor(machine, kernel("quantize_activations"))
+        _require_supported(machine, kernel("quantize_activations"))
         x, x_scale = _quantized(machine, x, case.tensors["w8a8.x_codes"], case.tensors["w8a8.x_scale"])
     output = GuardedOutput(machine, (m, n), torch.float32 if case.lane == "w8a32" else torch.bfloat16)
     launch_matrix(each, matrix_operands(operands, x, x_scale, output.tensor), device_index=machine.device_index, stream=machine.stream)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+import attrs
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 _GUARD, _PATTERN = 256, 0xA5
 
 
-@dataclass(frozen=True)
+@attrs.frozen
 class Machine:
     """`memory` is "cuda:0" or, for the stand-in, "cpu"; `sm` is the compute capability as a number."""
 

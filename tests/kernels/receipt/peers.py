@@ -6,14 +6,13 @@ Peers with FP8 activations get them quantized already, which the operator's w8a8
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
+import attrs
 import torch
+from tensorhub_cuda.catalog import BLOCK
 
-_BLOCK = 128
 
-
-@dataclass(frozen=True)
+@attrs.frozen
 class Projection:
     """A projection with several weights of the same shape: codes [n, k] each, one scale grid, x [m, k]."""
 
@@ -36,7 +35,7 @@ class Projection:
         magnitudes = (torch.randint(0, 0x5F, (n, k), dtype=torch.uint8, device=device, generator=generator) for _ in range(rotations))
         signs = (torch.randint(0, 2, (n, k), dtype=torch.uint8, device=device, generator=generator) << 7 for _ in range(rotations))
         weights = tuple(magnitude | sign for magnitude, sign in zip(magnitudes, signs, strict=True))
-        scale = torch.rand(-(-n // _BLOCK), -(-k // _BLOCK), device=device, generator=generator) * 2**-6 + 2**-8
+        scale = torch.rand(-(-n // BLOCK), -(-k // BLOCK), device=device, generator=generator) * 2**-6 + 2**-8
         x = torch.randn(m, k, device=device, generator=generator)
         return cls(n, k, m, weights, scale, x.bfloat16(), x)
 
@@ -47,13 +46,13 @@ class Projection:
 
     def quantized_x(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Return x as E4M3 and its scales [m, k / 128]."""
-        groups = self.x.float().view(self.m, self.k // _BLOCK, _BLOCK)
+        groups = self.x.float().view(self.m, self.k // BLOCK, BLOCK)
         scale = groups.abs().amax(dim=2).clamp(min=1e-12) / 448
         return (groups / scale[:, :, None]).to(torch.float8_e4m3fn).view(self.m, self.k), scale
 
 
 def _spread(scale: torch.Tensor, n: int, k: int) -> torch.Tensor:
-    return scale.repeat_interleave(_BLOCK, 0)[:n].repeat_interleave(_BLOCK, 1)[:, :k]
+    return scale.repeat_interleave(BLOCK, 0)[:n].repeat_interleave(BLOCK, 1)[:, :k]
 
 
 def _bf16_linear(of: Projection) -> Callable[[int], torch.Tensor]:

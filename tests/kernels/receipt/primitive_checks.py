@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.kernels.oracle.judging import same_bits
+from tests.kernels.oracle.verdicts import same_bits
 from tests.kernels.receipt.checks import NotRunError, Outcome, Receipt, require
 from tests.kernels.receipt.machine import Machine, take
 
@@ -26,7 +26,7 @@ _INTEGER_CODES = np.array(
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@attrs.frozen
 class Probe:
     """A kernel of the probes: its arguments are pointers to `inputs`, then to outputs, then `integers`. `outputs` are the expected ones."""
 

@@ -1,22 +1,21 @@
-"""The table of figures: each lane at the shapes of the floors, against copy bandwidth and BF16 rate of the same run, beside peers."""
+"""The table of figures: each lane at shapes of released models, against copy bandwidth and BF16 rate of the same run, beside peers."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from typing import Any
 
+import attrs
 import torch
 from tensorhub_cuda.launch.choose import compute_path_of
-from tensorhub_cuda.launch.operator import block_fp8_linear
-from tensorhub_cuda.launch.torch_op import prepare
+from tensorhub_cuda.launch.torch_op import block_fp8_linear, prepare
 
 from tests.kernels.receipt.checks import NotRunError, Outcome, Receipt
 from tests.kernels.receipt.machine import Machine
-from tests.kernels.receipt.measuring import Ceilings, measure_ceilings, microseconds, rotations_for
-from tests.kernels.receipt.operator_checks import floor_of
+from tests.kernels.receipt.operator_checks import minimum_sm_of
 from tests.kernels.receipt.peers import PEERS, Projection
+from tests.kernels.receipt.timers import Ceilings, measure_ceilings, microseconds, rotations_for
 
 #: N and K of projections of released models, and the rows of activations: one token, a few, a prompt.
 SHAPES = ((7168, 2048), (4096, 7168), (24576, 1536), (5120, 5120))
@@ -27,7 +26,7 @@ _LANES = ("w8a16", "w8a8", "w8a32")
 GOALS = {"of_copy_bandwidth": 0.75, "of_bf16_rate": 0.5}
 
 
-@dataclass(frozen=True)
+@attrs.frozen
 class Figure:
     """One row of the table. `ceiling_us`: the larger of bytes over copy bandwidth and operations over BF16 rate."""
 
@@ -52,7 +51,7 @@ def check_timings(receipt: Receipt, machine: Machine, *, quick: bool) -> None:
     def measure() -> Outcome:
         ceilings.append(measure_ceilings(machine.memory))
         gigabytes, teraflops = ceilings[0].copy_bytes / 1e9, ceilings[0].bf16_operations / 1e12
-        return f"copy {gigabytes:.0f} GB/s read and written, BF16 {teraflops:.0f} TFLOP/s", asdict(ceilings[0])
+        return f"copy {gigabytes:.0f} GB/s read and written, BF16 {teraflops:.0f} TFLOP/s", attrs.asdict(ceilings[0])
 
     if not receipt.check("timings: ceilings", measure):
         return
@@ -74,14 +73,16 @@ def _check_shape(receipt: Receipt, machine: Machine, ceilings: Ceilings, n: int,
 
     for lane in _LANES:
         name = f"timings: {lane} N={n} K={k} M={m}"
-        receipt.check(name, lambda lane=lane: _time_lane(machine, ceilings, of_this_shape(), lane), required=machine.sm >= floor_of(lane))
+        receipt.check(
+            name, lambda lane=lane: _time_lane(machine, ceilings, of_this_shape(), lane), required=machine.sm >= minimum_sm_of(lane)
+        )
     for peer, make in PEERS.items() if peers else ():
         receipt.check(f"peer: {peer} N={n} K={k} M={m}", lambda make=make: _time_peer(of_this_shape(), make), required=False)
 
 
 def _time_lane(machine: Machine, ceilings: Ceilings, of: Projection, lane: str) -> Outcome:
-    if machine.sm < floor_of(lane):
-        raise NotRunError(f"sm_{machine.sm} is below the floor of {lane}")
+    if machine.sm < minimum_sm_of(lane):
+        raise NotRunError(f"sm_{machine.sm} is below the minimum compute capability of {lane}")
     prepare(machine.memory, [lane])
     x = of.x_f32 if lane == "w8a32" else of.x
     rotations = of.rotations if of.m <= 128 else 2
@@ -101,7 +102,7 @@ def _time_lane(machine: Machine, ceilings: Ceilings, of: Projection, lane: str) 
         of_bf16_rate=round(operations / took * 1e6 / ceilings.bf16_operations, 3),
     )
     said = f"{figure.us} us, {figure.of_copy_bandwidth} of the copy bandwidth, {figure.of_bf16_rate} of the BF16 rate"
-    return said, asdict(figure)
+    return said, attrs.asdict(figure)
 
 
 def _time_peer(of: Projection, make: Callable[[Projection], Callable[[int], torch.Tensor]]) -> Outcome:

@@ -15,10 +15,10 @@ from typing import Any
 import attrs
 import pytest
 from cuda.bindings import driver
-from tensorhub_cuda.catalog import Kernel, check_floor
+from tensorhub_cuda.catalog import Kernel, require_supported
 from tensorhub_cuda.errors import KernelUnavailable
-from tensorhub_cuda.launch import loaded as modules
-from tensorhub_cuda.launch.loaded import loaded_kernel
+from tensorhub_cuda.launch import loaded as loaded_kernels
+from tensorhub_cuda.launch.loaded import loaded_kernel, prepare_kernels
 from tensorhub_cuda.nvrtc import cache as kernel_cache
 from tensorhub_cuda.nvrtc.cache import digest_of
 from tensorhub_cuda.nvrtc.compile import Cubin
@@ -50,7 +50,6 @@ class Stand:
 
     def set_attribute(self, attribute: object, value: int, kernel: str, device: int) -> tuple[int]:
         assert attribute == driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        assert kernel == "small"
         self.limits.append((device, value))
         return (self.limit_status,)
 
@@ -67,8 +66,8 @@ def stand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Stand]:
     monkeypatch.setattr(driver, "cuFuncLoad", lambda function: (driver.CUresult.CUDA_SUCCESS,))
     monkeypatch.setenv("TENSORHUB_KERNEL_CACHE", str(tmp_path))
     monkeypatch.delenv("TENSORHUB_DISABLE_JIT", raising=False)
-    monkeypatch.setattr(modules, "read_source", lambda kernel: SMALL)
-    monkeypatch.setattr(modules, "LOADED", {})
+    monkeypatch.setattr(loaded_kernels, "read_source", lambda kernel: SMALL)
+    monkeypatch.setattr(loaded_kernels, "LOADED_KERNELS", {})
     return stand
 
 
@@ -79,7 +78,7 @@ def test_a_kernel_is_loaded_once_and_says_where_it_is_from(stand: Stand, monkeyp
     assert (name, loaded.digest, loaded.sm, loaded.origin) == ("small", digest_of(code), 90, "compiled")
     assert Path(loaded.path).exists()
     assert stand.limits == [(0, 65536)]
-    monkeypatch.setattr(modules, "LOADED", {})  # another process
+    monkeypatch.setattr(loaded_kernels, "LOADED_KERNELS", {})  # another process
     again = loaded_kernel(KERNEL, 0)
     assert (again.origin, again.path, again.digest) == ("cache", loaded.path, loaded.digest)
 
@@ -129,12 +128,32 @@ def refused(index: int = 0) -> KernelUnavailable:
     return caught.value
 
 
-def test_the_floor_is_judged_before_anything_is_compiled(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(modules, "find_cubin", lambda *_: pytest.fail("looked for a cubin"))
+def test_the_compute_capability_is_judged_before_anything_is_compiled(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loaded_kernels, "find_cubin", lambda *_: pytest.fail("looked for a cubin"))
     unavailable = refused(1)
     assert (unavailable.decided_by, unavailable.object, unavailable.found) == ("floor", "small", "sm_75")
     assert "sm_80" in unavailable.expected
-    check_floor(KERNEL, 80)
+    require_supported(KERNEL, 80)
+
+
+def test_kernels_are_prepared_together_or_not_at_all(stand: Stand) -> None:
+    """On a device that has the kernels of one compute and not of the other, none is compiled."""
+    stand.capabilities[0] = (8, 6)
+    with pytest.raises(KernelUnavailable) as caught:
+        prepare_kernels(0, ["w8a32", "w8a8"])
+    assert (caught.value.decided_by, caught.value.object) == ("floor", "quantize_activations")
+    assert stand.loaded == []
+    assert [each.kernel.name for each in prepare_kernels(0, ["w8a32"])] == ["block_fp8_w8a32_tile"]
+    with pytest.raises(ValueError, match="compute: one of w8a16"):
+        prepare_kernels(0, ["w4a16"])
+
+
+def test_code_that_the_device_does_not_take_is_not_kept(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "cuFuncLoad", lambda function: (driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY,))
+    unavailable = refused()
+    assert unavailable.decided_by == "driver"
+    assert "OUT_OF_MEMORY" in unavailable.found
+    assert len(stand.loaded) == 2, "each call tried again"
 
 
 def test_a_device_that_is_not_there(stand: Stand) -> None:
@@ -176,9 +195,9 @@ def test_without_cuda_core(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_without_a_driver() -> None:
     """The real packages, on a machine that has no driver."""
-    from tensorhub_cuda.environment.look import environment
+    from tensorhub_cuda.environment.look import find_environment
 
-    if environment().driver.cuda:
+    if find_environment().driver.cuda:
         pytest.skip("this machine has a driver")
     with pytest.raises(KernelUnavailable) as caught:
         loaded_kernel(KERNEL, 0)

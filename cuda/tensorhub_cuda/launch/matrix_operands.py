@@ -1,4 +1,4 @@
-"""The operands of one projection as plain numbers, and how many rows of them one launch takes."""
+"""The operands of one projection as plain numbers, and the slices of their rows that one launch each takes. No torch."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from typing import Final
 
 import attrs
 
-from tensorhub_cuda.catalog import Kernel
-
-#: Activations that share one scale when they are quantized, along K.
-GROUP: Final = 128
+from tensorhub_cuda.catalog import BLOCK, Kernel
 
 #: The most blocks of a grid along y, of every compute capability.
 LARGEST_GRID_Y: Final = 65535
@@ -20,25 +17,39 @@ LARGEST_GRID_Y: Final = 65535
 class MatrixOperands:
     """The operands of one projection `y = x W^T + bias`: device pointers (0 for none), strides in elements, sizes.
 
-    weight uint8 `[n, k]`, scale F32, scale_rows int32 `[n]`, x `[m, k]` (codes for w8a8, then x_scale F32
-    `[m, ceil(k/128)]`), bias `[n]` and y `[m, n]` contiguous. The scale of (row, column) is
+    The scale of (row, column) of the weight is
     `scale[(scale_rows[row] or row >> scale_row_shift) * scale_stride + column // 128 * scale_column_step]`.
     """
 
+    #: Pointer to the codes, uint8 `[n, k]`.
     weight: int
+    #: Pointer to the scales of the weight, F32, contiguous.
     scale: int
+    #: Pointer to the row of scales of each row of the weight, int32 `[n]`; 0 where the shift gives it.
     scale_rows: int
+    #: Pointer to the activations `[m, k]`: BF16, F32, or codes for w8a8.
     x: int
+    #: Pointer to the scales of codes of activations, F32 `[m, ceil(k/128)]`; 0 but for w8a8.
     x_scale: int
+    #: Pointer to the bias `[n]`, of y's dtype; 0 for none.
     bias: int
+    #: Pointer to the result `[m, n]`, contiguous.
     y: int
+    #: Elements from one row of the weight to the next.
     weight_stride: int
+    #: Elements from one row of x to the next.
     x_stride: int
+    #: Rows of x and y.
     m: int
+    #: Rows of the weight, columns of y.
     n: int
+    #: Columns of the weight and of x.
     k: int
+    #: Scales from one row of the scale grid to the next.
     scale_stride: int
+    #: The row of scales of a row of the weight is that row, shifted right by so many bits: 7 for blocks of 128, 0 for rows.
     scale_row_shift: int
+    #: Scales from one block of columns to the next: 1 for a grid by block, 0 for one by row.
     scale_column_step: int
 
 
@@ -59,7 +70,7 @@ def operand_slices(operands: MatrixOperands, kernel: Kernel) -> Iterable[MatrixO
 
 def _slices(operands: MatrixOperands, kernel: Kernel) -> Iterator[MatrixOperands]:
     x_bytes, y_bytes = _ITEM_BYTES[kernel.compute]
-    groups = -(-operands.k // GROUP)
+    groups = -(-operands.k // BLOCK)
     for begin, rows in row_slices(operands.m, kernel):
         yield attrs.evolve(
             operands,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable
-from dataclasses import dataclass
 
+import attrs
 import torch
 
 #: A measurement lasts about this long, and the median of so many is kept.
@@ -15,7 +15,7 @@ _MILLISECONDS, _REPEATS = 15.0, 5
 _TIMES_L2 = 3
 
 
-@dataclass(frozen=True)
+@attrs.frozen
 class Ceilings:
     """What this device does at its best: bytes read and written a second by a copy, operations a second by a BF16 matrix product."""
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch._inductor.config
 from tensorhub_cuda.errors import KernelArgumentError
-from tensorhub_cuda.launch.operator import NAME, block_fp8_linear, fake_block_fp8_linear
+from tensorhub_cuda.launch.torch_op import NAME, block_fp8_linear, fake_block_fp8_linear
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tests.kernels.mock_driver.operands import Operands, exact_y, operands

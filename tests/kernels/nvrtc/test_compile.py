@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from tensorhub_cuda.errors import KernelBuildError, KernelUnavailable
-from tensorhub_cuda.nvrtc import compile as compiling
+from tensorhub_cuda.nvrtc import compile as nvrtc_compile
 from tensorhub_cuda.nvrtc.compile import architecture_name, compile_cubin, kernel_resources, options_for, supported_architectures
 
+from tests.kernels.support.python_process import python
 from tests.kernels.support.sass import count, instructions
 
 PLAIN = 'extern "C" __global__ void plain(float* x, float a) { x[threadIdx.x] = x[threadIdx.x] * a + 1.0f; }'
-
-
-def python(program: str, *, path: str = "") -> subprocess.CompletedProcess[str]:
-    """Run a program in a Python of its own; with `path`, nothing but that is on its path beside the standard library."""
-    command = [sys.executable, *(("-S",) if path else ()), "-c", program]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("TENSORHUB_", "CUDA_"))}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment | ({"PYTHONPATH": path} if path else {}))
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done
 
 
 # What comes out.
@@ -113,14 +102,14 @@ def test_an_architecture_that_nvrtc_does_not_know(sm: int) -> None:
 
 
 def test_nvrtc_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiling.check_nvrtc_version((12, 8))
-    compiling.check_nvrtc_version((13, 0))
+    nvrtc_compile.check_nvrtc_version((12, 8))
+    nvrtc_compile.check_nvrtc_version((13, 0))
     for version in ((12, 7), (11, 8)):
         with pytest.raises(KernelUnavailable, match=r"12\.8 or later") as caught:
-            compiling.check_nvrtc_version(version)
+            nvrtc_compile.check_nvrtc_version(version)
         assert caught.value.decided_by == "nvrtc"
-    monkeypatch.setattr(compiling, "OLDEST_NVRTC", (99, 0))  # the check is made where it matters
-    compiling._version.cache_clear()
+    monkeypatch.setattr(nvrtc_compile, "OLDEST_NVRTC", (99, 0))  # the check is made where it matters
+    nvrtc_compile._version.cache_clear()
     with pytest.raises(KernelUnavailable, match=r"99\.0 or later"):
         compile_cubin(PLAIN, 90)
     monkeypatch.undo()
@@ -155,7 +144,7 @@ def test_without_the_library(tmp_path: Path) -> None:
         (tmp_path / "cuda" / name).symlink_to(Path(cuda.bindings.__file__).parents[1] / name)
     for module in (attr, attrs):
         (tmp_path / module.__name__).symlink_to(Path(module.__file__).parent)
-    (tmp_path / "tensorhub_cuda").symlink_to(Path(compiling.__file__).parents[1])
+    (tmp_path / "tensorhub_cuda").symlink_to(Path(nvrtc_compile.__file__).parents[1])
     out = python(TRY, path=str(tmp_path)).stdout
     if out.startswith("compiled"):
         pytest.skip("this machine has another NVRTC, where the system's loader finds it")
