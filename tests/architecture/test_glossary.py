@@ -69,7 +69,7 @@ def test_every_handle_lane_and_code_exists() -> None:
     examples = re.findall(r"`([^`\s]+)`", GLOSSARY.read_text("utf-8"))
     handles = [each for each in examples if re.fullmatch(r"[\w.-]+@\d+", each)]
     lanes = [each for each in examples if re.search(r"-w\d", each)]
-    codes = [each for each in examples if each.startswith(("scale-grid", "plugin-"))]
+    codes = [each for each in examples if each.startswith(("scale-grid-", "scale-name-", "plugin-"))]
     assert handles
     assert set(handles) <= set(registry.contracts)
     assert lanes
