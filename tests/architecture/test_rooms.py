@@ -1,115 +1,218 @@
-"""Rules that rooms keep: who imports msgspec, what facts are, how large modules and folders are."""
+"""Each room keeps its rule: who uses msgspec, who imports foreign code, who opens files, and what public facts are."""
 
 from __future__ import annotations
 
 import ast
 import inspect
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import attrs
+import pytest
 
 import tensorhub_contracts
+from tensorhub_contracts import DecodedTensor
 
 ROOT = Path(__file__).parents[2]
-FRAMEWORK, DECODERS, KERNELS = (ROOT / name for name in ("tensorhub_contracts", "decoders/tensorhub_decoders", "cuda/tensorhub_cuda"))
-LARGEST_MODULE, MOST_MODULES = 13 * 1024, 20
+PACKAGES = ("tensorhub_contracts", "decoders/tensorhub_decoders", "cuda/tensorhub_cuda")
 
-#: What is exported and is no fact: functions, errors, and what plugins may give as a plain tuple.
-NO_FACTS = {"DecodedTensor"}
+#: What reads a file, called as a function or as a method of a path, a module or a resource.
+READS = {"open", "fdopen", "pread", "preadv", "readv", "read_bytes", "read_text", "mmap", "memmap", "fromfile", "safe_open", "load_file"}
 
+#: What runs code by a name that is known at run time alone.
+RUNS = {"import_module", "__import__", "run_module", "run_path", "exec_module", "load_module"}
+RUNS_AS_FUNCTION = {"exec", "eval"}  # as methods they are a model's and others'
 
-def modules(*folders: Path) -> list[Path]:
-    return sorted(path for folder in folders for path in folder.rglob("*.py"))
-
-
-def imports(path: Path) -> set[str]:
-    """Return the top-level names of what a module imports, wherever in it."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.Import):
-            found |= {each.name.partition(".")[0] for each in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found.add(node.module.partition(".")[0])
-    return found
-
-
-def test_msgspec_decodes_bytes_and_is_the_machinery_of_documents() -> None:
-    using = [path for path in modules(FRAMEWORK, DECODERS, KERNELS) if "msgspec" in imports(path)]
-    assert using
-    assert [path for path in using if path != FRAMEWORK / "documents.py" and path.parent != FRAMEWORK / "checkpoints"] == []
-
-
-def test_structs_are_what_header_entries_become_and_nothing_else() -> None:
-    defining = {
-        node.name
-        for path in modules(FRAMEWORK, DECODERS, KERNELS)
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.ClassDef) and any("Struct" in ast.unparse(base) for base in node.bases)
-    }
-    assert defining == {"TensorEntry", "Geometry", "Header"}
-
-
-def test_every_public_fact_is_an_attrs_class() -> None:
-    exported = [getattr(tensorhub_contracts, name) for name in tensorhub_contracts.__all__ if name not in NO_FACTS]
-    facts = [each for each in exported if inspect.isclass(each) and not issubclass(each, BaseException)]
-    assert len(facts) > 10
-    assert [fact.__name__ for fact in facts if not attrs.has(fact)] == []
-
-
-def test_no_module_is_too_large_to_read() -> None:
-    assert [f"{path.relative_to(ROOT)}" for path in modules(FRAMEWORK, DECODERS, KERNELS) if path.stat().st_size > LARGEST_MODULE] == []
-
-
-def test_no_folder_holds_too_many_modules() -> None:
-    counts: dict[Path, int] = {}
-    for path in modules(FRAMEWORK, DECODERS, KERNELS, ROOT / "tests", ROOT / "tools", ROOT / "benchmarks"):
-        counts[path.parent] = counts.get(path.parent, 0) + 1
-    assert {str(folder.relative_to(ROOT)): count for folder, count in counts.items() if count > MOST_MODULES} == {}
-
-
-def test_only_the_hub_knows_its_status() -> None:
-    naming = [path for path in modules(FRAMEWORK) if "Literal[422]" in path.read_text("utf-8") or "status=422" in path.read_text("utf-8")]
-    assert naming
-    assert {path.parent for path in naming} == {FRAMEWORK / "hub"}
-
-
-#: Where foreign code is imported: a module that metadata names.
-FOREIGN = {FRAMEWORK / "plugins" / "loader.py"}
-
-
-def test_only_plugins_import_what_metadata_names() -> None:
-    loading = {
-        path
-        for path in modules(FRAMEWORK)
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.Attribute) and node.attr == "EntryPoint"
-    }
-    assert loading == FOREIGN
-
-
-def calls(path: Path) -> set[str]:
-    """Return what a module calls, as it is written."""
-    tree = ast.parse(path.read_text("utf-8"))
-    return {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-
-
-#: Who opens files and is not `checkpoints`: what they read is no checkpoint's.
-OPENING = {
-    "registry/registry.py": "the registry that the distribution ships",
-    "refusal_codes.py": "the list of codes that the distribution ships",
-    "plugins/shipped_only.py": "metadata of distributions",
-    "plugins/discovery.py": "metadata of distributions",
-    "commands/__init__.py": "the null device, where a reader has gone",
-    "commands/lanes.py": "a record that the user names",
-    "commands/satisfies.py": "records that the user names",
+#: Who else may call what reads files, and which files these are. None of them judges a checkpoint.
+READERS = {
+    "tensorhub_contracts/registry/registry.py": "the package's own registry, and one that the caller names",
+    "tensorhub_contracts/refusal_codes.py": "the package's own list of codes",
+    "tensorhub_contracts/plugins/discovery.py": "metadata of installed distributions",
+    "tensorhub_contracts/plugins/shipped_only.py": "metadata of installed distributions",
+    "tensorhub_contracts/commands/__init__.py": "the null device, for a reader that has gone",
+    "tensorhub_contracts/commands/lanes.py": "the record that --check names",
+    "tensorhub_contracts/commands/satisfies.py": "the documents that the user names",
+    "decoders/tensorhub_decoders/reading.py": "payload of a proved checkpoint, whose header is compared with the proved one",
+    "decoders/tensorhub_decoders/upcast/buffers.py": "no file: anonymous memory",
+    "decoders/tensorhub_decoders/converting/shard_writing.py": "what it writes",
+    "decoders/tensorhub_decoders/converting/resume.py": "the state of a conversion, and what it wrote before",
+    "decoders/tensorhub_decoders/converting/convert.py": "files of a proved checkpoint that are copied byte for byte",
+    "decoders/tensorhub_decoders/converting/companion_files.py": "small files beside the weights, which are copied",
+    "cuda/tensorhub_cuda/catalog.py": "the package's own kernels",
+    "cuda/tensorhub_cuda/environment/look.py": "the driver's and torch's version files",
+    "cuda/tensorhub_cuda/nvrtc/cubin.py": "cubins of the cache",
 }
 
+#: Who else may import by a name that is known at run time alone: the beginning of the path, and why.
+IMPORTERS = {
+    "tensorhub_contracts/testing/": "the library of a tensor that a decoder gave, which is imported already",
+}
 
-def test_only_checkpoints_open_files_of_checkpoints() -> None:
-    opening = {
-        str(path.relative_to(FRAMEWORK))
-        for path in modules(FRAMEWORK)
-        if any(call in ("open", "os.open", "os.pread", "mmap.mmap") or call.endswith((".read_bytes", ".read_text")) for call in calls(path))
-        and path.parent not in (FRAMEWORK / "checkpoints", FRAMEWORK / "testing")
-    }
-    assert opening <= OPENING.keys(), opening - OPENING.keys()
+MOST_BYTES = 13_312
+MOST_MODULES = 20
+
+
+def modules() -> list[Path]:
+    return sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+
+
+def place(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def where(found: Callable[[ast.Module], Iterator[int]]) -> dict[str, list[int]]:
+    """Return the lines that a search finds, by module."""
+    lines = {place(path): sorted(found(ast.parse(path.read_text("utf-8")))) for path in modules()}
+    return {path: each for path, each in lines.items() if each}
+
+
+def called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id if isinstance(node.func, ast.Name) else ""
+
+
+def imports_of_msgspec(tree: ast.Module) -> Iterator[int]:
+    for node in ast.walk(tree):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        if any(name.partition(".")[0] == "msgspec" for name in names):
+            yield node.lineno
+
+
+def msgspec_structs(tree: ast.Module) -> Iterator[int]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in ("Struct", "defstruct") and ast.unparse(node.value) == "msgspec":
+            yield node.lineno
+        if isinstance(node, ast.ImportFrom) and node.module == "msgspec" and {each.name for each in node.names} & {"Struct", "defstruct"}:
+            yield node.lineno
+
+
+def foreign_imports(tree: ast.Module) -> Iterator[int]:
+    """Yield the calls that run code whose name is not written here: neither a constant nor a module of the package itself."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            if called(node) == "load" and not node.args and not node.keywords:  # EntryPoint.load()
+                yield node.lineno
+            if called(node) in RUNS and not (node.args and _is_known(node.args[0])):
+                yield node.lineno
+            if isinstance(node.func, ast.Name) and node.func.id in RUNS_AS_FUNCTION:
+                yield node.lineno
+
+
+def _is_known(name: ast.expr) -> bool:
+    """Whether a module's name is a constant, or an f-string that begins with `__name__` or with our own package."""
+    begin = name.values[0] if isinstance(name, ast.JoinedStr) else name
+    if isinstance(begin, ast.FormattedValue):
+        return ast.unparse(begin.value) == "__name__"
+    constant = isinstance(begin, ast.Constant) and isinstance(begin.value, str)
+    return constant and (begin is name or ast.unparse(begin).startswith("'tensorhub_contracts."))
+
+
+def file_reads(tree: ast.Module) -> Iterator[int]:
+    return (node.lineno for node in ast.walk(tree) if isinstance(node, ast.Call) and called(node) in READS)
+
+
+def test_msgspec_is_used_in_two_rooms() -> None:
+    users = [path for path in where(imports_of_msgspec) if not path.startswith("tensorhub_contracts/checkpoints/")]
+    assert users == ["tensorhub_contracts/documents.py"]
+
+
+def test_structs_are_what_headers_become() -> None:
+    users = list(where(msgspec_structs))
+    assert users
+    assert all(path.startswith("tensorhub_contracts/checkpoints/") for path in users), users
+
+
+def test_only_plugins_imports_foreign_code() -> None:
+    users = where(foreign_imports)
+    assert "tensorhub_contracts/plugins/loader.py" in users
+    others = [path for path in users if not path.startswith("tensorhub_contracts/plugins/")]
+    assert [path for path in others if not path.startswith(tuple(IMPORTERS))] == []
+    assert [begin for begin in IMPORTERS if not any(path.startswith(begin) for path in others)] == []
+
+
+def test_the_framework_imports_no_library_by_name() -> None:
+    """A constant name is known, but in the framework it is one of its own."""
+    names = [
+        ast.unparse(node.args[0])
+        for path in (ROOT / "tensorhub_contracts").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and called(node) in RUNS and node.args and isinstance(node.args[0], ast.Constant)
+    ]
+    assert [name for name in names if not name.startswith("'tensorhub_contracts.")] == []
+
+
+def test_only_checkpoints_opens_files_of_checkpoints() -> None:
+    users = [path for path in where(file_reads) if not path.startswith("tensorhub_contracts/checkpoints/")]
+    assert users == sorted(READERS)
+
+
+def test_only_the_hub_answers_422() -> None:
+    def numbers(tree: ast.Module) -> Iterator[int]:
+        return (node.lineno for node in ast.walk(tree) if isinstance(node, ast.Constant) and node.value == 422)
+
+    assert list(where(numbers)) == ["tensorhub_contracts/hub/problem.py"]
+
+
+@pytest.mark.parametrize("name", tensorhub_contracts.__all__)
+def test_public_facts_are_attrs_classes(name: str) -> None:
+    public = getattr(tensorhub_contracts, name)
+    if not inspect.isclass(public) or issubclass(public, Exception) or getattr(public, "_is_protocol", False):
+        return
+    if public is DecodedTensor:
+        assert issubclass(public, tuple), "a plugin may yield plain tuples"
+    else:
+        assert attrs.has(public)
+
+
+def test_modules_are_small() -> None:
+    sizes = {place(path): path.stat().st_size for path in modules()}
+    assert {path: size for path, size in sizes.items() if size > MOST_BYTES} == {}
+
+
+def test_folders_have_few_modules() -> None:
+    folders = [ROOT / folder for folder in (*PACKAGES, "tests", "tools", "benchmarks")]
+    counts: dict[str, int] = {}
+    for path in (path for folder in folders for path in folder.rglob("*.py")):
+        counts[place(path.parent)] = counts.get(place(path.parent), 0) + 1
+    assert {folder: count for folder, count in counts.items() if count > MOST_MODULES} == {}
+
+
+@pytest.mark.parametrize(
+    ("search", "line"),
+    [
+        (imports_of_msgspec, "import msgspec.json"),
+        (imports_of_msgspec, "def f():\n    from msgspec import convert"),
+        (msgspec_structs, "class A(msgspec.Struct): ..."),
+        (msgspec_structs, "from msgspec import Struct"),
+        (foreign_imports, "importlib.import_module(name)"),
+        (foreign_imports, "__import__(f'{package}.x')"),
+        (foreign_imports, "EntryPoint(a, b, c).load()"),
+        (foreign_imports, "import_module(f'tensorhub_contracts_{x}')"),
+        (foreign_imports, "exec('import numpy')"),
+        (file_reads, "path.open('rb')"),
+        (file_reads, "os.pread(1, 2, 3)"),
+        (file_reads, "mmap.mmap(1, 2)"),
+    ],
+    ids=lambda value: value.partition("\n")[0] if isinstance(value, str) else value.__name__,
+)
+def test_a_breach_would_be_seen(search: Callable[[ast.Module], Iterator[int]], line: str) -> None:
+    assert list(search(ast.parse(line)))
+
+
+@pytest.mark.parametrize(
+    ("search", "line"),
+    [
+        (imports_of_msgspec, "import json, msgspecs"),
+        (msgspec_structs, "struct.Struct('<Q')"),
+        (foreign_imports, "importlib.import_module(f'{__name__}.{table[name]}')"),
+        (foreign_imports, "importlib.import_module(f'tensorhub_contracts.{module}')"),
+        (foreign_imports, "importlib.import_module('cuda.core')"),
+        (foreign_imports, "tomllib.load(file)"),
+        (foreign_imports, "model.eval()"),
+        (file_reads, "reopened(path)"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
+def test_what_is_allowed_is_not_found(search: Callable[[ast.Module], Iterator[int]], line: str) -> None:
+    assert not list(search(ast.parse(line)))
