@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensorhub_contracts.checkpoints.geometry import PACKED, write_shape
+from tensorhub_contracts.checkpoints.geometry import PACKED, Geometry, write_shape
 from tensorhub_contracts.errors import Violation
 from tensorhub_contracts.inspection.candidates import Candidates
 from tensorhub_contracts.inspection.grouping import UnitGeometry
@@ -55,21 +55,22 @@ def packed_violations(candidates: Candidates, contract: Contract) -> Iterator[Vi
     """
     forms = [form for form in contract.form if form.primary.suffix and set(form.primary.dtypes) & PACKED and _sidecars(form)]
     for name, geometry in candidates.groups.other.items():
-        for form in forms:
-            weight = form.primary
-            shaped = any(bind(pattern, geometry.shape) is not None for pattern in weight.patterns)
-            if geometry.dtype in weight.dtypes and name.endswith(weight.suffix) and shaped:
-                stem = name.removesuffix(weight.suffix)
-                yield Violation(
-                    code="scale-missing",
-                    object=name,
-                    expected=" and ".join(
-                        f"{stem}{each.suffix} {' or '.join(each.dtypes)} {write_pattern(each.patterns[0])}" for each in _sidecars(form)
-                    ),
-                    found=f"no such tensor beside {geometry.dtype} {write_shape(geometry.shape)}",
-                    shard=candidates.checkpoint.shard_of[name],
-                )
-                break
+        form = next((form for form in forms if _is_packed_weight(name, geometry, form.primary)), None)
+        if form is not None:
+            stem = name.removesuffix(form.primary.suffix)
+            wanted = (f"{stem}{each.suffix} {' or '.join(each.dtypes)} {write_pattern(each.patterns[0])}" for each in _sidecars(form))
+            yield Violation(
+                code="scale-missing",
+                object=name,
+                expected=" and ".join(wanted),
+                found=f"no such tensor beside {geometry.dtype} {write_shape(geometry.shape)}",
+                shard=candidates.checkpoint.shard_of[name],
+            )
+
+
+def _is_packed_weight(name: str, geometry: Geometry, weight: TensorFacts) -> bool:
+    shaped = any(bind(pattern, geometry.shape) is not None for pattern in weight.patterns)
+    return shaped and geometry.dtype in weight.dtypes and name.endswith(weight.suffix)
 
 
 def _quantized_in_a_plain_tree(geometry: UnitGeometry, contract: Contract) -> Finding:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.trees import BLOCKWISE, Fault, Tree, assert_refused, fp8_config, judge, unit, why
+from tests.support.trees import BLOCKWISE, ROWWISE, Fault, Tree, assert_refused, fp8_config, judge, unit, why
 
 FP8 = fp8_config()
 
@@ -43,3 +43,14 @@ def test_of_two_forms_that_differ_alike_the_first_is_named_and_of_others_the_clo
         assert_refused(inspection, Fault("weight-rank", name, found="[2, 2, 64, 32]"), Fault("scale-missing", name))
         (rank,) = (each for each in inspection.violations if each.code == "weight-rank")
         assert rank.expected == expected
+
+
+def test_what_most_units_look_like_is_named_first(tmp_path: Path) -> None:
+    """The contract of two units comes before that of one, wherever the registry has them."""
+    rowwise: Tree = {}
+    for name in ("b", "c"):
+        rowwise |= {f"{name}.weight": ("F8_E4M3", (48, 256)), f"{name}.weight_scale": ("F32", (48,))}
+    most_rows = judge(tmp_path / "rows", {**unit("a", 256, 256), **rowwise}, {})
+    assert most_rows.resembles.index(ROWWISE) < most_rows.resembles.index(BLOCKWISE)
+    most_blocks = judge(tmp_path / "blocks", {**unit("a", 256, 256), **unit("d", 256, 256), **unit("e", 384, 256), **rowwise}, {})
+    assert most_blocks.resembles.index(BLOCKWISE) < most_blocks.resembles.index(ROWWISE)

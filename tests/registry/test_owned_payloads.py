@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tensorhub_contracts import inspect
+from tensorhub_contracts.registry.registry import load_registry
 from tests.registry.test_owned_contracts import INT8, decoding, example, merged, read, refused
 from tests.support.checkpoint_files import Tensors
 from tests.support.registry_texts import Table
@@ -54,3 +55,14 @@ def test_a_payload_is_the_name_of_a_weight_and_not_of_its_scale() -> None:
     tables = with_payload(".acme_bytes", sidecars=True)
     tables["payload"] = [{"suffix": ".acme_factor", "used_by": INT8}]
     assert refused(lambda: read(tables)) == ("contracts.toml: payload (.acme_factor).suffix: no form of these contracts has such a weight",)
+
+
+def test_a_sidecar_that_is_shipped_hides_no_fault_of_those_after_it() -> None:
+    tables = example()
+    shipped = next(each for each in load_registry().sidecars if each.suffix == ".weight_scale")
+    repeated = {"suffix": shipped.suffix, "role": shipped.role, "beside": list(shipped.beside), "used_by": shipped.used_by}
+    unused = {"suffix": ".acme_unused", "role": "weight-scale", "beside": [".weight"], "used_by": INT8}
+    tables["sidecar"] = [repeated, *tables.get("sidecar", []), unused]
+    assert any(
+        "sidecar (.acme_unused).suffix: no form of these contracts has such a sidecar" in each for each in refused(lambda: read(tables))
+    )
