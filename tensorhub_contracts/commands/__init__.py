@@ -5,12 +5,14 @@ Exit codes: 0 satisfied, 1 refused, 2 usage, 3 a fault of ours or of a plugin.
 
 from __future__ import annotations
 
-import atexit
+import contextlib
 import gc
 import importlib
+import io
 import os
 import sys
-from typing import TYPE_CHECKING, Final, NoReturn
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
@@ -49,6 +51,16 @@ _BUILT_IN: Final = {
 }
 
 
+@contextlib.contextmanager
+def _reader_may_leave() -> Iterator[None]:
+    """Exit with a code of its own where the reader of the output has gone: click would exit with 1, which is a refusal."""
+    try:
+        yield
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing more is flushed there
+        raise click.exceptions.Exit(EXIT_UNREAD) from None
+
+
 class _Commands(click.Group):
     """Imports a command when it is invoked, so that inspect loads nothing that it does not need, and scans no metadata."""
 
@@ -63,6 +75,16 @@ class _Commands(click.Group):
 
         gc.enable()  # a command of another distribution may run for hours
         return next((load_command(each) for each in self._installed() if each.name == name), None)
+
+    def make_context(self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any) -> click.Context:
+        """Parse the command line, where --help is printed."""
+        with _reader_may_leave():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> None:
+        """Run the command; what its function returns is no exit code."""
+        with _reader_may_leave():
+            super().invoke(ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         from tensorhub_contracts.commands.installed import load_command
@@ -104,53 +126,48 @@ def tensorhub() -> None:
 
 def main() -> NoReturn:
     """Run the command line and exit."""
-    try:
-        code = tensorhub.main(prog_name="tensorhub", standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        code = error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        code = EXIT_INTERRUPTED
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone: nothing more to flush
-        code = EXIT_UNREAD
-    except Refusal as refusal:
-        click.echo(str(refusal), err=True)
-        code = EXIT_REFUSED
-    except PluginSelectionError as error:
-        click.UsageError(str(error)).show()
-        code = EXIT_USAGE
-    except FaultError as error:
-        click.echo(f"{_FAULT_TITLES.get(type(error).__name__, 'A fault')}:\n{error}\n{_FAULT}", err=True)
-        code = EXIT_FAULT
-    except Exception:
-        import traceback  # a fault has time for it, a start has not
-
-        traceback.print_exc()
-        click.echo(f"{_FAULT} Please report it with the lines above.", err=True)
-        code = EXIT_FAULT
+    code, message = _run()
+    if message:
+        with contextlib.suppress(OSError):  # where nothing can be said, the exit code still says it
+            click.echo(message, err=True)
     sys.exit(code)
 
 
-def console() -> NoReturn:
-    """Run the command line as the console script does, and end the process at once.
+def _run() -> tuple[int | None, str]:
+    """Run the command line; return the exit code, and what is to be said on standard error."""
+    try:
+        return tensorhub.main(prog_name="tensorhub", standalone_mode=False), ""
+    except click.ClickException as error:
+        return error.exit_code, _usage_text(error)
+    except (click.Abort, KeyboardInterrupt):
+        return EXIT_INTERRUPTED, ""
+    except Refusal as refusal:
+        return EXIT_REFUSED, str(refusal)
+    except PluginSelectionError as error:
+        return EXIT_USAGE, _usage_text(click.UsageError(str(error)))
+    except FaultError as error:
+        return EXIT_FAULT, f"{_FAULT_TITLES.get(type(error).__name__, 'A fault')}:\n{error}\n{_FAULT}"
+    except Exception:
+        import traceback  # a fault has time for it, a start has not
 
-    Taking two hundred modules apart takes longer than proving a contract. What is registered for the end of the process
-    runs, and what was written is flushed, before it ends.
-    """
+        return EXIT_FAULT, f"{traceback.format_exc()}{_FAULT} Please report it with the lines above."
+
+
+def _usage_text(error: click.ClickException) -> str:
+    """Return what click would print: the usage of the command and what is wrong with it."""
+    text = io.StringIO()
+    error.show(text)
+    return text.getvalue().rstrip("\n")
+
+
+def console() -> NoReturn:
+    """Run the command line as the console script does, and end the process; see `end_process`."""
     gc.disable()  # imports make no cycles worth looking for; whatever may run for long enables it again
-    code = EXIT_FAULT
     try:
         main()
     except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else 0  # a command that returns gives None
-    atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except BrokenPipeError:
-            code = code or EXIT_UNREAD  # the reader has gone
-        except OSError as error:
-            code = code or EXIT_FAULT
-            os.write(2, f"tensorhub: the output could not be written: {error.strerror}\n".encode())
-    os._exit(code)
+        if end.code is not None and type(end.code) is not int:
+            raise  # a plugin's last words, which Python prints
+        from tensorhub_contracts.commands.ending import end_process
+
+        end_process((end.code or 0) & 0xFF, sys._getframe(1))
