@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Final, Literal
 
 import attrs
 
+from tensorhub_contracts.compiled import compile_text, read_intact, read_source
 from tensorhub_contracts.readable import Readable
+
+#: The name of the compiled form, beside this module.
+COMPILED: Final = "refusal_codes.json"
 
 Group = Literal["handle", "container", "declaration", "layout", "unit", "gate", "plugin", "loading", "converting"]
 
@@ -27,7 +30,25 @@ class Explanation(Readable):
 @functools.cache
 def explanations() -> Mapping[str, Explanation]:
     """Return the explanation of every code, in the order of the list."""
-    import tomllib  # an inspection that finds nothing wrong asks for no remedy
+    source = read_source("refusal_codes.toml")
+    return {code: Explanation(**facts) for code, facts in (_compiled(source) or _parsed(source)).items()}
 
-    with open(os.path.join(os.path.dirname(__file__), "refusal_codes.toml"), "rb") as file:  # noqa: PTH120, PTH123  # no Path is made on the way of a command that must be quick
-        return {code: Explanation(**facts) for code, facts in tomllib.load(file).items()}
+
+def compile_codes(source: str) -> str:
+    """Return the compiled form of the list's TOML text."""
+    return compile_text(source, codes=_parsed(source))
+
+
+def _parsed(source: str) -> dict[str, Any]:
+    import tomllib  # the compiled form spares its time
+
+    return tomllib.loads(source)
+
+
+def _compiled(source: str) -> dict[str, Any] | None:
+    """Return what the compiled form of the list says, or None if there is none that is whole and was made from `source`."""
+    import json  # an inspection that finds nothing wrong asks for no remedy
+
+    data = read_intact(COMPILED)
+    compiled: dict[str, Any] = json.loads(data) if data is not None else {}
+    return compiled.get("codes") if compiled.get("source") == source else None

@@ -1,7 +1,4 @@
-"""The registry as it is compiled when the distribution is built: the same facts, with their digests, read in a fraction of TOML's time.
-
-The compiled form holds the text that it was made from, and counts only beside that very text: it cannot be out of date.
-"""
+"""The registry as it is compiled when the distribution is built: the same facts, with their digests."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from typing import Final
 
 import attrs
 
+from tensorhub_contracts.compiled import compile_text, read_intact
 from tensorhub_contracts.documents import decode_json
 from tensorhub_contracts.readable import Readable
 from tensorhub_contracts.registry.contract import RegistryFile
@@ -31,17 +29,17 @@ class CompiledRegistry(Readable):
 
 def compile_registry(source: str) -> str:
     """Return the compiled form of a registry's TOML text; raises `RegistryError` for one that is not well formed."""
-    import json
-    import tomllib  # both take their time, and a reader needs neither
+    import tomllib  # takes its time, and a reader needs it as little as the next
 
     from tensorhub_contracts.registry.registry import parse_registry  # which reads what is made here
 
     registry = parse_registry(source)
     digests = {handle: registry.digest(handle) for handle in registry.contracts}
-    return json.dumps({"source": source, "content": tomllib.loads(source), "digests": digests}, ensure_ascii=False)
+    return compile_text(source, content=tomllib.loads(source), digests=digests)
 
 
-def read_compiled(data: bytes, source: str) -> CompiledRegistry | None:
-    """Return what a compiled registry holds, or None if it is damaged or was not made from `source`."""
-    compiled = decode_json(data, CompiledRegistry)
+def compiled_registry(source: str) -> CompiledRegistry | None:
+    """Return the compiled form of the shipped registry, or None if there is none that is whole and was made from `source`."""
+    data = read_intact(COMPILED)
+    compiled = decode_json(data, CompiledRegistry) if data is not None else None
     return compiled if compiled is not None and compiled.source == source else None

@@ -10,10 +10,11 @@ from typing import Any, Final
 
 import attrs
 
+from tensorhub_contracts.compiled import FOLDER, read_source
 from tensorhub_contracts.documents import structure
 from tensorhub_contracts.errors import Refusal, RegistryError, Violation
 from tensorhub_contracts.readable import Readable
-from tensorhub_contracts.registry.compiled import COMPILED, CompiledRegistry, read_compiled
+from tensorhub_contracts.registry.compiled import compiled_registry
 from tensorhub_contracts.registry.contract import (
     Contract,
     ConversionEdge,
@@ -28,8 +29,6 @@ from tensorhub_contracts.registry.names import parse_handle
 from tensorhub_contracts.registry.sidecar_names import SidecarNames
 
 SCHEMA: Final = 1
-
-_PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120  # the same
 
 
 @attrs.frozen(repr=False)
@@ -73,29 +72,19 @@ class Registry(Readable):
 
 def registry_path() -> str:
     """Return where `registry.toml` lies: inside the package in a wheel, at the repository's root in an editable install."""
-    for folder in (_PACKAGE, os.path.dirname(_PACKAGE)):  # noqa: PTH120  # no Path is made on the way of a command that must be quick
+    for folder in (FOLDER, os.path.dirname(FOLDER)):  # noqa: PTH120  # no Path is made on the way of a command that must be quick
         place = os.path.join(folder, "registry.toml")
         if os.path.isfile(place):  # noqa: PTH113  # the same
             return place
-    raise RegistryError([f"registry.toml: neither in {_PACKAGE} nor beside it; the installation is incomplete"])
-
-
-def _compiled(source: str) -> CompiledRegistry | None:
-    """Return the compiled form of the shipped registry, or None if there is none of this text."""
-    try:
-        with open(os.path.join(_PACKAGE, COMPILED), "rb") as file:  # noqa: PTH123  # the same
-            return read_compiled(file.read(), source)
-    except OSError:
-        return None
+    raise RegistryError([f"registry.toml: neither in {FOLDER} nor beside it; the installation is incomplete"])
 
 
 @functools.cache
 def load_registry() -> Registry:
     """Return the registry that this distribution ships, read once a process."""
     path = registry_path()
-    with open(path, encoding="utf-8", newline="") as file:  # noqa: PTH123  # no Path is made on the way of a command that must be quick
-        source = file.read()
-    compiled = _compiled(source)
+    source = read_source(path)
+    compiled = compiled_registry(source)
     if compiled is not None:
         return _registry(compiled.content, dict(compiled.digests))
     return _registry(_structure(source, os.path.basename(path)), {})  # noqa: PTH119  # the same

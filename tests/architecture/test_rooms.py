@@ -25,11 +25,11 @@ RUNS_AS_FUNCTION = {"exec", "eval"}  # as methods they are a model's and others'
 
 #: Who else may call what reads files, and which files these are. None of them judges a checkpoint.
 READERS = {
-    "tensorhub_contracts/registry/registry.py": "the package's own registry, and one that the caller names",
-    "tensorhub_contracts/refusal_codes.py": "the package's own list of codes",
+    "tensorhub_contracts/compiled.py": "the package's own registry and list of codes",
     "tensorhub_contracts/plugins/discovery.py": "metadata of installed distributions",
     "tensorhub_contracts/plugins/shipped_only.py": "metadata of installed distributions",
     "tensorhub_contracts/commands/__init__.py": "the null device, for a reader that has gone",
+    "tensorhub_contracts/commands/ending.py": "the null device, for output that cannot be written",
     "tensorhub_contracts/commands/lanes.py": "the record that --check names",
     "tensorhub_contracts/commands/satisfies.py": "the documents that the user names",
     "decoders/tensorhub_decoders/reading.py": "payload of a proved checkpoint, whose header is compared with the proved one",
