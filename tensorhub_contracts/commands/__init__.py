@@ -74,7 +74,12 @@ class _Commands(click.Group):
         from tensorhub_contracts.commands.installed import load_command
 
         gc.enable()  # a command of another distribution may run for hours
-        return next((load_command(each) for each in self._installed() if each.name == name), None)
+        try:
+            return next((load_command(each) for each in self._installed() if each.name == name), None)
+        except (PluginError, PluginSelectionError):
+            if ctx.resilient_parsing:  # a shell asks, between the words that the user types
+                return None
+            raise
 
     def make_context(self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any) -> click.Context:
         """Parse the command line, where --help is printed."""
@@ -94,7 +99,7 @@ class _Commands(click.Group):
         for each in self._installed():
             try:
                 lines.append((each.name, load_command(each).get_short_help_str(limit=80)))
-            except PluginError as error:
+            except (PluginError, PluginSelectionError) as error:
                 unused.append((each.name, error.problems[0]))
         with formatter.section("Commands"):
             formatter.write_dl(lines)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
 
 import attrs
 import click
 
-from tensorhub_contracts.errors import PluginError
-from tensorhub_contracts.plugins.discovery import EntryPointRecord, scan_metadata
+from tensorhub_contracts.errors import PluginError, PluginSelectionError
+from tensorhub_contracts.plugins.discovery import COMMANDS, EntryPointRecord, scan_metadata
 from tensorhub_contracts.plugins.loader import load_entry_point
-from tensorhub_contracts.plugins.selection import normalized
-
-GROUP: Final = "tensorhub.commands"
+from tensorhub_contracts.plugins.selection import normalized, read_selection
+from tensorhub_contracts.plugins.shipped_only import VARIABLE
 
 
 @attrs.frozen
@@ -23,6 +21,8 @@ class InstalledCommand:
     name: str
     record: EntryPointRecord
     fault: str = ""
+    #: Whether the user blocked it, which is no fault.
+    blocked: bool = False
 
     @property
     def title(self) -> str:
@@ -33,28 +33,43 @@ class InstalledCommand:
 def installed_commands(built_in: Collection[str]) -> tuple[InstalledCommand, ...]:
     """Return what the metadata of this environment declares, by name; nothing is imported.
 
-    A name that the tool has itself, and one that two distributions declare, is nobody's: neither is guessed.
+    A name that the tool has itself, and one that two distributions declare, is nobody's: neither is guessed. Raises
+    `PluginSelectionError` if `TENSORHUB_PLUGINS` is not well formed or names what is not there.
     """
+    selection = read_selection()
+    if selection.names:
+        from tensorhub_contracts.plugins.host import require_known  # which needs the registry
+
+        require_known(scan_metadata(), selection)
     found: dict[str, dict[tuple[str, str], EntryPointRecord]] = {}
-    for record in scan_metadata(GROUP).entry_points:
-        found.setdefault(record.name, {})[normalized(record.distribution), record.value] = record
     commands = []
-    for name, records in sorted(found.items()):
+    for record in scan_metadata(COMMANDS).entry_points:
+        if selection.is_blocked(record.names, shipped=record.shipped):
+            commands.append(InstalledCommand(record.name, record, blocked=True))
+        else:
+            found.setdefault(record.name, {})[normalized(record.distribution), record.value] = record
+    for name, records in found.items():
         declared = [f"{each.distribution} {each.version}" for each in records.values()]
         fault = ""
         if name in built_in:
             fault = "tensorhub has a command of this name, which no distribution may replace"
         elif len(records) > 1:
-            fault = f"declared by {' and '.join(declared)}; uninstall all but one"
+            fault = f"declared by {' and '.join(declared)}; uninstall all but one, or block all but one in {VARIABLE}"
         commands += [InstalledCommand(name, record, fault) for record in records.values()]
-    return tuple(commands)
+    return tuple(sorted(commands, key=lambda each: (each.name, each.blocked)))
 
 
 def load_command(command: InstalledCommand) -> click.Command:
-    """Import a command; raises `PluginError`, with its name and who declares it, for whatever is wrong with it."""
+    """Import a command.
+
+    Raises `PluginError`, with its name and who declares it, for whatever is wrong with it, and `PluginSelectionError` if it
+    is blocked.
+    """
+    if command.blocked:
+        raise PluginSelectionError([f"{command.title}: blocked by {VARIABLE}"])
     fault, loaded = command.fault, None
     if not fault:
-        outcome = load_entry_point(command.record, GROUP)
+        outcome = load_entry_point(command.record, COMMANDS)
         loaded, fault = outcome.value, outcome.fault
     if not fault and not isinstance(loaded, click.Command):
         fault = f"{command.record.value} is {type(loaded).__name__}, and no click command"

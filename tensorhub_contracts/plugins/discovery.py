@@ -16,6 +16,10 @@ from tensorhub_contracts.plugins.selection import normalized
 from tensorhub_contracts.plugins.shipped_only import GROUP
 
 SHIPPED_DISTRIBUTION: Final = "tensorhub-contracts"
+
+#: The group of entry points that commands are declared in.
+COMMANDS: Final = "tensorhub.commands"
+
 UNKNOWN: Final = "unknown distribution"
 
 

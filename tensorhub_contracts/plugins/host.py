@@ -9,7 +9,7 @@ import attrs
 
 from tensorhub_contracts.errors import PluginSelectionError, RegistryError, writable
 from tensorhub_contracts.plugins.conflicts import contract_conflicts, is_named, lane_conflicts, name_conflicts
-from tensorhub_contracts.plugins.discovery import DamagedMetadata, EntryPointRecord, MetadataScan, owning_metadata, scan_metadata
+from tensorhub_contracts.plugins.discovery import COMMANDS, DamagedMetadata, EntryPointRecord, MetadataScan, owning_metadata, scan_metadata
 from tensorhub_contracts.plugins.facts import Plugin, Plugins, State
 from tensorhub_contracts.plugins.loader import load_plugin
 from tensorhub_contracts.plugins.selection import PluginSelection, normalized, read_selection
@@ -30,7 +30,7 @@ def installed_plugins() -> Plugins:
 
 def resolve_plugins(scan: MetadataScan, selection: PluginSelection) -> Plugins:
     """Load what a scan found and a selection admits, and resolve_plugins what the plugins registered."""
-    _require_known(scan, selection)
+    require_known(scan, selection)
     blocked = {record for record in scan.entry_points if selection.is_blocked(record.names, shipped=record.shipped)}
     reasons = name_conflicts(record for record in scan.entry_points if record not in blocked)
     plugins: list[Plugin] = []
@@ -121,12 +121,18 @@ def _with_known_contracts(plugin: Plugin, registry: Registry) -> Plugin:
     return plugin
 
 
-def _require_known(scan: MetadataScan, selection: PluginSelection) -> None:
-    known = {name for record in scan.entry_points for name in record.names}
-    unknown = sorted(selection.names - known)
+def require_known(scan: MetadataScan, selection: PluginSelection) -> None:
+    """Raise `PluginSelectionError` with every name that no plugin of a scan has, no distribution, and no installed command."""
+    unknown = sorted(selection.names - _names(scan))
+    if unknown:
+        unknown = sorted({*unknown} - _names(scan_metadata(COMMANDS)))
     if unknown:
         listed = ", ".join(sorted({record.name for record in scan.entry_points})) or "none"
         raise PluginSelectionError(f"{VARIABLE}: {name!r} names no installed plugin; there are {listed}" for name in unknown)
+
+
+def _names(scan: MetadataScan) -> set[str]:
+    return {name for record in scan.entry_points for name in record.names}
 
 
 def _require_winners(plugins: Iterable[Plugin], selection: PluginSelection, registry: Registry) -> None:

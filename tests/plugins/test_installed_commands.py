@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.support.environments import Installer, Project, Site, project
 
 GROUP = "tensorhub.commands"
+
+#: Leaves a trace where it is imported.
+MARKING = "import os, pathlib\npathlib.Path(os.environ['ACME_MARK']).touch()\n"
 
 MINT = """import click
 
@@ -58,7 +63,7 @@ def test_help_lists_what_works_and_names_the_rest(site: Site) -> None:
     for name, (_, value, reason) in BROKEN.items():
         assert f"{name}(acme-broken-{name}1.0),entrypoint{value}:" in unused
         assert reason.replace(" ", "") in unused
-    assert "declaredbyacme-press1.0andother-press1.0;uninstallallbutone" in unused
+    assert "declaredbyacme-press1.0andother-press1.0;uninstallallbutone," in unused
     assert "tensorhubhasacommandofthisname" in unused
     assert "noise" not in done.out
 
@@ -76,7 +81,39 @@ def test_a_broken_command_exits_with_3_and_is_named(site: Site, name: str) -> No
 def test_a_name_that_two_distributions_declare_is_nobodys(site: Site) -> None:
     done = site.tensorhub("press", "a coin")
     assert (done.code, done.out) == (3, "")
-    assert "declared by acme-press 1.0 and other-press 1.0; uninstall all but one" in done.err
+    assert "declared by acme-press 1.0 and other-press 1.0; uninstall all but one, or block all but one in TENSORHUB_PLUGINS" in done.err
+
+
+@pytest.mark.parametrize("selection", ["-acme-mark", "-Acme_Mark", "-mark", "acme-press"])
+def test_a_blocked_command_is_listed_and_never_imported(install: Installer, tmp_path: Path, selection: str) -> None:
+    site = install(
+        bringing("acme-mark", "acme_mark", MARKING + MINT, "mark", "acme_mark:command"),
+        bringing("acme-press", "acme_press", MINT, "press", "acme_press:command"),
+    )
+    mark = {"ACME_MARK": str(tmp_path / "mark"), "COLUMNS": "200"}
+    done = site.tensorhub("mark", "a coin", selection=selection, env=mark)
+    assert (done.code, done.out) == (2, "")
+    assert "mark (acme-mark 1.0): blocked by TENSORHUB_PLUGINS" in done.err
+    done = site.tensorhub("--help", selection=selection, env=mark)
+    assert done.code == 0
+    assert "mark (acme-mark 1.0): blocked by TENSORHUB_PLUGINS" in done.out.partition("Not in use:")[2]
+    assert "press" in done.out.partition("Not in use:")[0]
+    assert "produce" in done.out.partition("Not in use:")[0]
+    assert not (tmp_path / "mark").exists()
+    assert site.tensorhub("mark", "a coin", env=mark).out == "minted a coin\n"
+    assert (tmp_path / "mark").exists()
+
+
+def test_blocking_all_but_one_settles_a_name(site: Site) -> None:
+    done = site.tensorhub("press", "a coin", selection="-other-press")
+    assert (done.code, done.out, done.err) == (0, "minted a coin\n", "")
+
+
+def test_a_distribution_that_brings_commands_alone_may_be_named(site: Site) -> None:
+    assert site.by_name(selection="acme-mint")["plain"]["state"] == "loaded"
+    for arguments in (("plugins",), ("mint", "a coin"), ("--help",)):
+        done = site.tensorhub(*arguments, selection="-acme-mynt")
+        assert (done.code, "'acme-mynt' names no installed plugin" in done.err) == (2, True)
 
 
 def test_the_tools_own_commands_are_not_replaced(site: Site) -> None:
@@ -95,6 +132,12 @@ def test_a_shell_completes_the_names_of_all(site: Site) -> None:
     completing = {"_TENSORHUB_COMPLETE": "bash_complete", "COMP_WORDS": "tensorhub m", "COMP_CWORD": "1"}
     assert "mint" in site.tensorhub(env=completing).out
     assert "produce" in site.tensorhub(env={**completing, "COMP_WORDS": "tensorhub pro"}).out
+
+
+def test_a_shell_that_completes_a_broken_command_hears_nothing_of_it(site: Site) -> None:
+    completing = {"_TENSORHUB_COMPLETE": "bash_complete", "COMP_WORDS": "tensorhub absent --", "COMP_CWORD": "2"}
+    done = site.tensorhub(env=completing)
+    assert (done.code, done.err) == (0, "")
 
 
 def test_the_tools_own_commands_read_no_metadata(site: Site) -> None:
