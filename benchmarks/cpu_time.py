@@ -16,13 +16,20 @@ _PARTS = {
     "from tensorhub_contracts import installed_registry\ninstalled_registry()",
     "+ inspecting": "import tensorhub_contracts.commands.inspect, tensorhub_contracts.reports.text\n"
     "from tensorhub_contracts import inspect\ninspect({tree!r})",
+    "+ reporting as text": "import tensorhub_contracts.commands.inspect, tensorhub_contracts.reports.text\n"
+    "from tensorhub_contracts import inspect\ntensorhub_contracts.reports.text.write([inspect({tree!r})])",
 }
 
 
 def print_start(tool: str, tree: str) -> None:
     """Print what `tensorhub inspect` costs beside an empty interpreter, and what the parts of it do."""
     python = sys.executable
-    whole = {"an empty interpreter": [python, "-c", "pass"], "tensorhub inspect": [tool, "inspect", tree]}
+    slowly = "from tensorhub_contracts.commands import main; main()"
+    whole = {
+        "an empty interpreter": [python, "-c", "pass"],
+        "tensorhub inspect": [tool, "inspect", tree],
+        "the same, ending as any Python process": [python, "-c", slowly, "inspect", tree],
+    }
     parts = {name: [python, "-c", f"import gc, os\ngc.disable()\n{code.format(tree=tree)}\nos._exit(0)"] for name, code in _PARTS.items()}
     seconds = least_cpu_seconds({**whole, **parts}, rounds=25)
     empty = seconds["an empty interpreter"]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, Literal
 
 import attrs
 
 from tensorhub_contracts.checkpoints.files import exists_or_dangles, read_json_file
+from tensorhub_contracts.checkpoints.paths import inside
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.readable import Readable
 from tensorhub_contracts.strict_json import Duplicates, JsonFault, parse_json
@@ -34,7 +34,7 @@ class DeclarationSource(Readable):
     content: Mapping[str, Any]
 
 
-def read_declarations(folder: Path) -> tuple[tuple[DeclarationSource, ...], dict[str, Any], int]:
+def read_declarations(folder: str) -> tuple[tuple[DeclarationSource, ...], dict[str, Any], int]:
     """Return every declaration in `folder`, the content of `config.json`, and how many bytes were read.
 
     A file that is absent or says `null` declares nothing. Raises `Refusal` with every file that is not a JSON object
@@ -44,7 +44,7 @@ def read_declarations(folder: Path) -> tuple[tuple[DeclarationSource, ...], dict
     contents: dict[str, dict[str, Any]] = {}
     size = 0
     for name in dict.fromkeys(place[0] for place in _PLACES):
-        path = folder / name
+        path = inside(folder, name)
         if not exists_or_dangles(path):
             continue
         try:
@@ -55,13 +55,13 @@ def read_declarations(folder: Path) -> tuple[tuple[DeclarationSource, ...], dict
             violations += refusal.violations
             continue
         except JsonFault as fault:
-            violations.append(Violation(code="config-json", object=name, expected="strict UTF-8 JSON", found=str(fault), shard=str(path)))
+            violations.append(Violation(code="config-json", object=name, expected="strict UTF-8 JSON", found=str(fault), shard=path))
             continue
         if isinstance(content, dict):
             contents[name] = content
         else:
             violations.append(
-                Violation(code="config-json", object=name, expected="a JSON object", found=type(content).__name__, shard=str(path))
+                Violation(code="config-json", object=name, expected="a JSON object", found=type(content).__name__, shard=path)
             )
     sources = []
     for name, steps, kind in _PLACES:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
-from pathlib import Path
 from typing import Final
 
+from tensorhub_contracts.checkpoints.paths import last_name
 from tensorhub_contracts.errors import Refusal, Violation
 
 #: More than any index or configuration file has: the index of a checkpoint with a million tensors takes 150 MB.
@@ -15,7 +15,7 @@ JSON_SIZE_LIMIT: Final = 256 * 1024 * 1024
 _DOWNLOAD = "Download the file again and compare its size with the one that its source states."
 
 
-def open_regular(path: str | Path, *, name: str) -> tuple[int, int]:
+def open_regular(path: str | os.PathLike[str], *, name: str) -> tuple[int, int]:
     """Open a file for reading and return its descriptor and size in bytes.
 
     `name` is how messages call it. Raises `Refusal`: `file-missing`, `file-broken-link`, or `file-unreadable` for a
@@ -38,20 +38,20 @@ def open_regular(path: str | Path, *, name: str) -> tuple[int, int]:
     return descriptor, status.st_size
 
 
-def read_json_file(path: Path) -> bytes:
+def read_json_file(path: str) -> bytes:
     """Return the bytes of a JSON file; one that is larger than any is refused by its size, before it is read."""
-    descriptor, size = open_regular(path, name=str(path))
+    descriptor, size = open_regular(path, name=path)
     with os.fdopen(descriptor, "rb") as file:
         if size > JSON_SIZE_LIMIT:
             remedy = "This is not the file that its name says; download it again."
-            raise _refusal("file-unreadable", str(path), f"at most {JSON_SIZE_LIMIT:,} bytes of JSON", f"{size:,} bytes", remedy)
+            raise _refusal("file-unreadable", path, f"at most {JSON_SIZE_LIMIT:,} bytes of JSON", f"{size:,} bytes", remedy)
         try:
             return file.read(size + 1)
         except OSError as error:
-            raise unreadable(path, error, name=str(path)) from error
+            raise unreadable(path, error, name=path) from error
 
 
-def unreadable(path: str | Path, error: OSError | ValueError, *, name: str) -> Refusal:
+def unreadable(path: str | os.PathLike[str], error: OSError | ValueError, *, name: str) -> Refusal:
     """Return the refusal for a file that could not be opened or read."""
     if isinstance(error, ValueError):  # a NUL or a lone surrogate in the name
         return _refusal("file-missing", name, "a file", f"a path that no file can have: {error}", "Check the path.")
@@ -64,7 +64,7 @@ def unreadable(path: str | Path, error: OSError | ValueError, *, name: str) -> R
     return _refusal("file-unreadable", name, "a readable file", error.strerror or type(error).__name__, remedy)
 
 
-def exists_or_dangles(path: Path) -> bool:
+def exists_or_dangles(path: str | os.PathLike[str]) -> bool:
     """Whether anything lies at the path, a broken link included. A path that no file can have is one where nothing lies."""
     try:
         return os.path.lexists(path)
@@ -78,7 +78,7 @@ def _kind_of_node(mode: int) -> str:
 
 
 def _refusal(code: str, name: str, expected: str, found: str, remedy: str) -> Refusal:
-    return Refusal([Violation(code=code, object=Path(name).name or name, expected=expected, found=found, remedy=remedy, shard=name)])
+    return Refusal([Violation(code=code, object=last_name(name), expected=expected, found=found, remedy=remedy, shard=name)])
 
 
 _MAGICS: Final = (

@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from mmap import mmap
 from operator import attrgetter
-from pathlib import Path
 from typing import BinaryIO, Final
 
 import msgspec
 
 from tensorhub_contracts.checkpoints.files import open_regular, recognize, unreadable
 from tensorhub_contracts.checkpoints.geometry import Geometries, Geometry, TensorEntry
+from tensorhub_contracts.checkpoints.paths import last_name
 from tensorhub_contracts.errors import Refusal, Violation
 
 #: The bound of safetensors itself: a longer header is refused before anything is allocated.
@@ -203,4 +203,4 @@ def _declared_length(first: bytes, file_size: int, name: str, limit: int, read_m
 
 
 def _violation(code: str, name: str, expected: str, found: str, remedy: str) -> Violation:
-    return Violation(code=code, object=Path(name).name or name, expected=expected, found=found, remedy=remedy, shard=name)
+    return Violation(code=code, object=last_name(name), expected=expected, found=found, remedy=remedy, shard=name)

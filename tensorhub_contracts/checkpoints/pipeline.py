@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 from typing import Any
 
 from tensorhub_contracts.checkpoints.files import exists_or_dangles, read_json_file
+from tensorhub_contracts.checkpoints.paths import inside, is_folder, last_name, plain_path
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.strict_json import Duplicates, JsonFault, parse_json
 
@@ -13,50 +14,61 @@ _WEIGHTS = (".safetensors", ".safetensors.index.json", ".bin", ".pt", ".pth", ".
 _MODEL_INDEX = "model_index.json"
 
 
-def weight_components(path: Path) -> tuple[str, ...]:
+def weight_components(path: str | os.PathLike[str]) -> tuple[str, ...]:
     """Return the components of a pipeline root that hold weights or ought to, sorted; empty if it is no pipeline root.
 
     A component whose folder is missing counts, and so does one with a `config.json` and no weights: inspecting it
     says so. A scheduler or a tokenizer has neither and does not count. Raises `Refusal` for a broken model index.
     """
-    if not exists_or_dangles(path / _MODEL_INDEX):
+    root = plain_path(path)
+    if not exists_or_dangles(inside(root, _MODEL_INDEX)):
         return ()
-    return tuple(name for name in _listed(path) if _ought_to_hold_weights(path / name))
+    return tuple(name for name in _listed(root) if _ought_to_hold_weights(inside(root, name)))
 
 
-def component_folder(path: Path, component: str) -> Path:
+def component_folder(path: str | os.PathLike[str], component: str) -> str:
     """Return the folder that holds the weights of `component`, or `path` itself if it is empty.
 
     Raises `Refusal` for a pipeline root without a component, a name that is not a plain folder name, and a component
     that is not there.
     """
+    root = plain_path(path)
     if not component:
-        names = weight_components(path)
-        if names and not any(path.glob("*.safetensors")):
+        names = weight_components(root)
+        if names and not _holds_safetensors(root):
             found = f"a pipeline root with the components {', '.join(names)}"
             remedy = "Pick one with component=, or --component on the command line."
             raise Refusal(
-                [Violation(code="component-required", object=str(path), expected="one component of a pipeline", found=found, remedy=remedy)]
+                [Violation(code="component-required", object=root, expected="one component of a pipeline", found=found, remedy=remedy)]
             )
-        return path
+        return root
     known = (
-        _listed(path) if exists_or_dangles(path / _MODEL_INDEX) else tuple(sorted(each.name for each in path.iterdir() if each.is_dir()))
+        _listed(root)
+        if exists_or_dangles(inside(root, _MODEL_INDEX))
+        else tuple(name for name in sorted(os.listdir(root)) if is_folder(inside(root, name)))
     )
     plain = component not in (".", "..") and not set(component) & {"/", "\\", "\0"}
-    if not plain or component not in known or not (path / component).is_dir():
+    if not plain or component not in known or not is_folder(inside(root, component)):
         found = f"the components {', '.join(known)}" if known else "no component"
         if plain and component in known:
             found = "no such folder, although model_index.json lists it"
         remedy = "Name a component that the checkpoint has, or download the missing folder."
         raise Refusal(
-            [Violation(code="component-unknown", object=component, expected=f"a component of {path}", found=found, remedy=remedy)]
+            [Violation(code="component-unknown", object=component, expected=f"a component of {root}", found=found, remedy=remedy)]
         )
-    return path / component
+    return inside(root, component)
 
 
-def _listed(path: Path) -> tuple[str, ...]:
+def _holds_safetensors(folder: str) -> bool:
+    try:
+        return any(name.endswith(".safetensors") for name in os.listdir(folder))
+    except OSError:  # a folder that may be entered and not listed
+        return False
+
+
+def _listed(root: str) -> tuple[str, ...]:
     """The components that `model_index.json` lists: entries [library, class] that are not null."""
-    where = path / _MODEL_INDEX
+    where = inside(root, _MODEL_INDEX)
     try:
         index: Any = parse_json(read_json_file(where), allow_non_finite=True)
     except JsonFault as fault:
@@ -79,22 +91,22 @@ def _listed(path: Path) -> tuple[str, ...]:
     )
 
 
-def _ought_to_hold_weights(folder: Path) -> bool:
-    if not folder.is_dir():
+def _ought_to_hold_weights(folder: str) -> bool:
+    if not is_folder(folder):
         return True
-    names = [each.name for each in folder.iterdir()]
+    names = os.listdir(folder)
     return "config.json" in names or any(name.endswith(_WEIGHTS) for name in names)
 
 
-def _broken(where: Path, found: str) -> Refusal:
+def _broken(where: str, found: str) -> Refusal:
     return Refusal(
         [
             Violation(
                 code="config-json",
-                object=where.name,
+                object=last_name(where),
                 expected="a JSON object that lists components",
                 found=found,
-                shard=str(where),
+                shard=where,
             )
         ]
     )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
@@ -12,6 +12,7 @@ from tensorhub_contracts.checkpoints.config_files import DeclarationSource, read
 from tensorhub_contracts.checkpoints.files import exists_or_dangles
 from tensorhub_contracts.checkpoints.geometry import Geometry
 from tensorhub_contracts.checkpoints.header import Header, Source, read_header
+from tensorhub_contracts.checkpoints.paths import folder_of, last_name, mode_of, plain_path
 from tensorhub_contracts.checkpoints.pipeline import component_folder
 from tensorhub_contracts.checkpoints.shard_index import NUMBERED, disagreements
 from tensorhub_contracts.checkpoints.shards import ShardSet, find_shards
@@ -24,9 +25,7 @@ Progress = Callable[[int, int], None]
 Visit = Callable[[Iterable[tuple[str, Geometry]]], None]
 
 
-def read_checkpoint(
-    source: Source | Path, component: str = "", *, progress: Progress | None = None, visit: Visit | None = None
-) -> Checkpoint:
+def read_checkpoint(source: Source, component: str = "", *, progress: Progress | None = None, visit: Visit | None = None) -> Checkpoint:
     """Read the headers of a checkpoint and what declares its layout.
 
     `source` is a folder, a `.safetensors` file, an open binary file or the bytes of one file; `component` picks a
@@ -40,16 +39,16 @@ def read_checkpoint(
         header = read_header(source, name=name)
         _show(header, visit)
         return _assemble(name, "", ShardSet((name,)), {name: header}, (), {}, 0)
-    path = Path(source)
+    path = plain_path(source)
     try:
-        is_folder, is_there = path.is_dir(), path.exists()
-    except (OSError, ValueError) as error:
+        mode = mode_of(path)
+    except OSError as error:
         raise _not_there(path, str(error)) from error
-    if not is_there:
+    if not mode:
         raise _not_there(path, "nothing at that path")
-    if not is_folder:
+    if not stat.S_ISDIR(mode):
         if component:
-            raise _no_components(str(path), component)
+            raise _no_components(path, component)
         return _read_single_file(path, visit)
     folder = component_folder(path, component)
     shard_set = find_shards(folder)
@@ -60,26 +59,23 @@ def read_checkpoint(
     except Refusal as refusal:
         declarations, config, size = (), {}, 0
         violations += refusal.violations
-    return _assemble(str(path), component, shard_set, headers, declarations, config, size, violations, agreed=agreed)
+    return _assemble(path, component, shard_set, headers, declarations, config, size, violations, agreed=agreed)
 
 
-def _read_single_file(path: Path, visit: Visit | None) -> Checkpoint:
+def _read_single_file(path: str, visit: Visit | None) -> Checkpoint:
     """A file alone is a checkpoint if it is whole; the configuration that lies beside it declares its layout."""
-    matched = NUMBERED.match(path.name)
+    name = last_name(path)
+    matched = NUMBERED.match(name)
     if matched and int(matched[3]) > 1:
-        remedy = f"Point at the folder, {path.parent}."
+        remedy = f"Point at the folder, {folder_of(path)}."
         found = f"shard {int(matched[2])} of {int(matched[3])} alone"
         raise Refusal(
-            [
-                Violation(
-                    code="shards-incomplete", object=path.name, expected="a whole checkpoint", found=found, remedy=remedy, shard=str(path)
-                )
-            ]
+            [Violation(code="shards-incomplete", object=name, expected="a whole checkpoint", found=found, remedy=remedy, shard=path)]
         )
     header = read_header(path)
     _show(header, visit)
-    declarations, config, size = read_declarations(path.parent)
-    return _assemble(str(path), "", ShardSet((path.name,)), {path.name: header}, declarations, config, size)
+    declarations, config, size = read_declarations(folder_of(path))
+    return _assemble(path, "", ShardSet((name,)), {name: header}, declarations, config, size)
 
 
 def _show(header: Header, visit: Visit | None) -> None:
@@ -88,7 +84,7 @@ def _show(header: Header, visit: Visit | None) -> None:
 
 
 def _read_headers(
-    folder: Path, shard_set: ShardSet, progress: Progress | None, visit: Visit | None
+    folder: str, shard_set: ShardSet, progress: Progress | None, visit: Visit | None
 ) -> tuple[dict[str, Header], list[Violation], bool]:
     """Read every header; return them, what is wrong with them, and whether the index agrees with all of them.
 
@@ -98,7 +94,7 @@ def _read_headers(
     violations: list[Violation] = []
     weight_map = shard_set.weight_map or {}
     agreed = True
-    prefix = os.fspath(folder) + os.sep
+    prefix = folder + os.sep
     for number, shard in enumerate(shard_set.shards, 1):
         try:
             headers[shard] = header = read_header(prefix + shard, name=shard)
@@ -181,15 +177,15 @@ def _twice_violation(tensor: str, holders: tuple[str, ...]) -> Violation:
     return Violation(code="tensor-duplicate", object=tensor, expected="each tensor in one shard", found=f"it in {', '.join(holders)}")
 
 
-def _not_there(path: Path, found: str) -> Refusal:
+def _not_there(path: str, found: str) -> Refusal:
     if exists_or_dangles(path):
         found = f"a link to {os.readlink(path)}, which does not exist"
-        return Refusal([Violation(code="file-broken-link", object=str(path), expected="a file or a folder", found=found)])
+        return Refusal([Violation(code="file-broken-link", object=path, expected="a file or a folder", found=found)])
     return Refusal(
         [
             Violation(
                 code="checkpoint-not-found",
-                object=str(path),
+                object=path,
                 expected="a folder or a .safetensors file",
                 found=found,
             )

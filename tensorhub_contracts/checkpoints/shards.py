@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 import attrs
 
 from tensorhub_contracts.checkpoints.files import exists_or_dangles, read_json_file
+from tensorhub_contracts.checkpoints.paths import inside, is_folder, mode_of
 from tensorhub_contracts.checkpoints.shard_index import NUMBERED, missing_numbers, parse_index
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.readable import Readable
@@ -37,7 +37,7 @@ class ShardSet(Readable):
     missing: tuple[Violation, ...] = ()
 
 
-def find_shards(folder: Path) -> ShardSet:
+def find_shards(folder: str) -> ShardSet:
     """Return the shards of the checkpoint in `folder`, or raise `Refusal` with every reason why there is none."""
     names = sorted(os.listdir(folder))
     indexes = [name for name in names if name.endswith(_INDEX)]
@@ -73,33 +73,33 @@ def find_shards(folder: Path) -> ShardSet:
                     expected=f"{count} numbered shards",
                     found=found,
                     remedy=remedy,
-                    shard=str(folder),
+                    shard=folder,
                 )
             ]
         )
     return ShardSet(tuple(numbered), extra=tuple(single))
 
 
-def _by_index(folder: Path, index: str, indexes: list[str], files: list[str]) -> ShardSet:
-    text = read_json_file(folder / index)
+def _by_index(folder: str, index: str, indexes: list[str], files: list[str]) -> ShardSet:
+    text = read_json_file(inside(folder, index))
     weight_map, named = parse_index(text, name=index, files=files)
-    unreached = [shard for shard in named if shard not in files or not _leads_somewhere(folder / shard)]
+    unreached = [shard for shard in named if shard not in files or not _leads_somewhere(inside(folder, shard))]
     missing = tuple(_missing(folder, shard, index) for shard in unreached)
     extra = tuple(name for name in (*indexes, *files) if name != index and name not in named)
     return ShardSet(tuple(shard for shard in named if shard not in unreached), index, weight_map, extra, len(text), missing)
 
 
-def _leads_somewhere(path: Path) -> bool:
+def _leads_somewhere(path: str) -> bool:
     try:
-        return path.exists()
-    except (OSError, ValueError):
+        return mode_of(path) != 0
+    except OSError:
         return False
 
 
-def _missing(folder: Path, shard: str, index: str) -> Violation:
-    path = folder / shard
+def _missing(folder: str, shard: str, index: str) -> Violation:
+    path = inside(folder, shard)
     code, found = "index-shard-missing", "nothing at that path"
-    if exists_or_dangles(path) and path.is_symlink():
+    if exists_or_dangles(path) and os.path.islink(path):
         code, found = "file-broken-link", f"a link to {os.readlink(path)}, which does not exist"
     return Violation(code=code, object=shard, expected=f"the shard that {index} names", found=found, shard=index)
 
@@ -112,13 +112,13 @@ def _preferred(names: list[str], ending: str) -> str:
     return names[0] if len(names) == 1 else ""
 
 
-def _ambiguous(folder: Path, names: list[str]) -> Refusal:
+def _ambiguous(folder: str, names: list[str]) -> Refusal:
     listed = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
     return Refusal(
         [
             Violation(
                 code="checkpoint-ambiguous",
-                object=str(folder),
+                object=folder,
                 expected="one checkpoint: an index, numbered shards or a single file",
                 found=listed,
             )
@@ -126,24 +126,26 @@ def _ambiguous(folder: Path, names: list[str]) -> Refusal:
     )
 
 
-def _no_weights(folder: Path, names: list[str]) -> Refusal:
+def _no_weights(folder: str, names: list[str]) -> Refusal:
     others = [name for name in names if name.endswith(_NOT_SAFETENSORS)]
     remedy = "Point at the folder that holds the .safetensors files."
     if others:
         found = f"only {', '.join(others[:5])}; files of these kinds are never opened"
         remedy = "Convert the weights to safetensors where they were made: a pickle can run code when it is opened."
     elif "snapshots" in names:
-        revisions = sorted(path.name for path in folder.glob("snapshots/*/"))
+        snapshots_folder = inside(folder, "snapshots")
+        listed = os.listdir(snapshots_folder) if is_folder(snapshots_folder) else []
+        revisions = sorted(name for name in listed if is_folder(inside(snapshots_folder, name)))
         snapshots = ", ".join(revisions[:5])
         found = f"a hub cache with the snapshots {snapshots}" if revisions else "a hub cache without a snapshot"
-        remedy = f"Point at a snapshot, for example {folder / 'snapshots' / revisions[0]}." if revisions else "Download a snapshot."
+        remedy = f"Point at a snapshot, for example {inside(snapshots_folder, revisions[0])}." if revisions else "Download a snapshot."
     else:
         found = "no .safetensors file"
     return Refusal(
         [
             Violation(
                 code="checkpoint-without-weights",
-                object=str(folder),
+                object=folder,
                 expected="a checkpoint in safetensors files",
                 found=found,
                 remedy=remedy,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import sys
-from pathlib import Path
 
 import click
 
@@ -16,13 +15,13 @@ from tensorhub_contracts.reports import FORMATS, writer
 
 
 @click.command("inspect")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=click.Path())
 @click.option(
     "--component", default="", metavar="NAME", help="Inspect only this component of a pipeline; without it, each that holds weights."
 )
 @click.option("--contract", type=HandleType(), help="Accept exactly this contract, and refuse every other.")
 @output_option(FORMATS)
-def command(path: Path, component: str, contract: str | None, outputs: tuple[Output, ...]) -> None:
+def command(path: str, component: str, contract: str | None, outputs: tuple[Output, ...]) -> None:
     """Prove which contract the checkpoint at PATH is in, from its headers alone.
 
     PATH is a folder, a .safetensors file, a snapshot in a hub cache, or the root of a pipeline. No weight byte is

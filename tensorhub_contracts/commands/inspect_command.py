@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import click
 
+from tensorhub_contracts.checkpoints.paths import is_folder, plain_path
 from tensorhub_contracts.commands.handles import resolve_argument
 from tensorhub_contracts.errors import Refusal
 from tensorhub_contracts.inspection.inspector import inspect, refused
 from tensorhub_contracts.inspection.result import Inspection
 
 
-def inspect_path(path: Path, component: str, contract: str | None) -> list[Inspection]:
-    """Return the inspections of a path, with a bar on a terminal; raise a usage error if nothing is there."""
+def inspect_path(source: str | os.PathLike[str], component: str, contract: str | None) -> list[Inspection]:
+    """Return the inspections of what a path names, with a bar on a terminal; raise a usage error if nothing is there."""
     from tensorhub_contracts.checkpoints.pipeline import weight_components
     from tensorhub_contracts.commands.progress import progress_bar
 
+    path = plain_path(source)
     if not os.path.lexists(path):
         raise click.UsageError(f"there is nothing at {path}")
     try:
-        names = (component,) if component or not path.is_dir() else weight_components(path) or ("",)
-    except Refusal:
-        names = ("",)  # inspecting the root says what is wrong with its index
+        names = (component,) if component or not is_folder(path) else weight_components(path) or ("",)
+    except (Refusal, OSError):
+        names = ("",)  # inspecting the root says what is wrong with it
     if contract is not None:
         try:
             resolve_argument(contract)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import click
@@ -60,13 +59,15 @@ def write_outputs(outputs: Iterable[Output], writers: Mapping[str, Callable[[], 
     for format_name, file in outputs:
         report = writable(writers[format_name]())
         if file:
-            _write_file(Path(file), click.unstyle(report) if format_name == "text" else report)
+            _write_file(file, click.unstyle(report) if format_name == "text" else report)
         else:
             click.echo(report, nl=False)
 
 
-def _write_file(path: Path, report: str) -> None:
+def _write_file(path: str, report: str) -> None:
+    from pathlib import Path  # most reports go to standard output
+
     try:
-        path.write_text(report, "utf-8")
+        Path(path).write_text(report, "utf-8")
     except OSError as error:
         raise click.UsageError(f"cannot write {path}: {error.strerror}") from error

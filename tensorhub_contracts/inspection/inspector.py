@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
@@ -20,7 +20,7 @@ from tensorhub_contracts.registry.registry import Registry, resolve
 
 
 def inspect(
-    source: Source | Path,
+    source: Source,
     component: str = "",
     *,
     contract: str | None = None,
@@ -90,9 +90,9 @@ def inspect_planned(
     return identify(checkpoint, registry, groups, None)
 
 
-def refused(source: Source | Path, component: str, refusal: Refusal, *, nearest: str | None = None) -> Inspection:
+def refused(source: Source, component: str, refusal: Refusal, *, nearest: str | None = None) -> Inspection:
     """Return the inspection of a checkpoint that was refused before its layout could be judged."""
-    path = str(source) if isinstance(source, str | Path) else str(getattr(source, "name", "(bytes)"))
+    path = os.fspath(source) if isinstance(source, str | os.PathLike) else str(getattr(source, "name", "(bytes)"))
     return Inspection(
         path=path,
         component=component,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -11,6 +11,9 @@ from tensorhub_contracts.errors import Violation
 from tensorhub_contracts.inspection.prefixes import is_multi_token_prediction, layer_count, prefix_of
 from tensorhub_contracts.inspection.result import Inspection
 from tensorhub_contracts.readable import Readable
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @attrs.frozen(repr=False)
@@ -95,6 +98,8 @@ def violation_groups(violations: tuple[Violation, ...]) -> tuple[ViolationGroup,
 
 def file_of(inspection: Inspection, shard: str) -> Path:
     """Return the file that a violation is about: a shard of the checkpoint, a file that is named by its path, or all of it."""
+    from pathlib import Path  # the report for people needs none
+
     path = Path(inspection.path)
     if not shard:
         return path

@@ -44,6 +44,12 @@ def test_inspect_imports_nothing_heavy(h3: Path, bare: set[str], output: tuple[s
     assert not {name for name in modules - bare if name.startswith("importlib.metadata")}
 
 
+def test_inspect_imports_no_module_that_only_others_need(h3: Path, bare: set[str]) -> None:
+    """Each takes as long to import as all headers of the checkpoint take to read, and other commands use it."""
+    modules = imported(TENSORHUB, "inspect", h3)
+    assert not {"pathlib", "urllib.parse", "click.shell_completion", "hashlib", "traceback"} & (modules - bare)
+
+
 def test_inspect_depends_on_attrs_click_and_msgspec_alone(h3: Path, bare: set[str]) -> None:
     roots = {name.partition(".")[0] for name in imported(TENSORHUB, "inspect", h3) - bare}
     others = roots - sys.stdlib_module_names - {"typing_extensions"}  # click's own business
