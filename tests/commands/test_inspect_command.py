@@ -211,7 +211,7 @@ def test_a_broken_registry_exits_with_3(
 ) -> None:
     path = tmp_path / "registry.toml"
     if content is None:
-        monkeypatch.setattr(registry_module, "_PACKAGE", str(tmp_path / "package"))
+        monkeypatch.setattr(registry_module, "FOLDER", str(tmp_path / "package"))
     else:
         path.write_text(content, encoding="utf-8")
         monkeypatch.setattr(registry_module, "registry_path", lambda: path)
