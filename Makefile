@@ -25,14 +25,12 @@ test: $(VENV)/test.done
 
 # What needs no torch, in an environment of its own, so that each Python that the metadata names runs it.
 LIGHT ?= python3
-LIGHT_TESTS := tests/registry tests/layouts tests/containers tests/attacks tests/commands tests/reports tests/satisfies tests/goldens tests/architecture
 LIGHT_BIN := .venv-light/$(notdir $(LIGHT))/bin
 
 test-light:
 	test -x $(LIGHT_BIN)/python || $(LIGHT) -m venv .venv-light/$(notdir $(LIGHT))
 	$(LIGHT_BIN)/python -m pip --disable-pip-version-check -qq install -c constraints.txt -r requirements-light.txt -e .
-	$(LIGHT_BIN)/python --version
-	$(LIGHT_BIN)/python -m pytest -q -n $(WORKERS) $(LIGHT_TESTS) $(PYTEST_ARGS)
+	$(LIGHT_BIN)/python tools/light_tests.py -n $(WORKERS) $(PYTEST_ARGS)
 
 quick: $(VENV)/test.done
 	$(BIN)/python tools/quick.py

@@ -12,7 +12,7 @@ class SidecarNames(dict[str, "SidecarName | None"]):
     `layers.0.weight_scale` and not `layers.0.my_weight_scale`.
     """
 
-    def __init__(self, sidecars: tuple[SidecarName, ...], payloads: tuple[Payload, ...] = ()) -> None:
+    def __init__(self, sidecars: tuple[SidecarName, ...], payloads: tuple[Payload, ...]) -> None:
         super().__init__()
         self.sidecars = sorted(sidecars, key=lambda sidecar: -len(sidecar.suffix))
         self.payloads = payloads

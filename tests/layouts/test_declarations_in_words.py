@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tensorhub_contracts.inspection.declaration_words import describe_declaration, write_value
+from tests.support.trees import bf16, judge
 
 
 @pytest.mark.parametrize(
@@ -42,3 +45,8 @@ def test_lists_of_modules_and_nulls_declare_no_layout() -> None:
         == 'quant_method="fp8"'
     )
     assert describe_declaration({"ignore": []}) == "nothing"
+
+
+def test_what_is_no_declaration_is_cut_too(tmp_path: Path) -> None:
+    (violation,) = judge(tmp_path, bf16("a.weight", 2, 2), {"quantization_config": ["abc"] * 90}).violations
+    assert len(violation.found) == 80

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tensorhub_contracts import Inspection
+from tensorhub_contracts import Inspection, inspect
+from tensorhub_contracts.registry.registry import load_registry
+from tensorhub_contracts.testing.sample_units import sample_units, unquantized_tensors, write_tree
 from tests.support.trees import (
     BLOCKWISE,
     TREE,
@@ -127,3 +129,25 @@ def test_scales_of_a_cache_alone_are_no_weights(scale: tuple[str, tuple[int, ...
         inspection = judge(tmp_path, tensors, contract=contract)
         assert_refused(inspection, Fault("layout-unknown", TREE, found=f"{len(tensors)} tensors of other kinds"))
     assert_accepted(judge(tmp_path, {**tensors, **bf16("w.weight", 64, 64)}), "plain.bf16@1")
+
+
+def test_a_bias_is_no_scale_by_another_name(tmp_path: Path) -> None:
+    """Beside a weight without a scale, its bias is not offered as the scale; a tensor of a name that nobody knows is."""
+    weight = {"a.weight": ("F8_E4M3", (256, 256))}
+    alone = judge(tmp_path / "alone", {**weight, "a.bias": ("BF16", (256,))}, fp8_config())
+    assert [each.code for each in alone.violations if each.code.startswith("scale")] == ["scale-missing"]
+    beside = judge(tmp_path / "beside", {**weight, "a.bias": ("BF16", (256,)), "a.factor": ("F32", (256,))}, fp8_config())
+    scales = [(each.code, each.found) for each in beside.violations if each.code.startswith("scale")]
+    assert scales == [("scale-name-unknown", "only factor beside it")]
+
+
+def test_optional_tensors_are_those_of_a_unit_that_are_there(tmp_path: Path) -> None:
+    contracts = load_registry().contracts.values()
+    contract = next(each for each in contracts for form in each.form if any(tensor.optional for tensor in form.tensors.values()))
+    form = next(each for each in contract.form if any(tensor.optional for tensor in each.tensors.values()))
+    unit_of_it = next(unit for unit in sample_units(contract) if unit.form == form.name)
+    optional = {role for role, tensor in form.tensors.items() if tensor.optional}
+    tensors = {unit_of_it.names[role]: tensor for role, tensor in unit_of_it.tensors.items() if role not in optional}
+    inspection = inspect(write_tree(tmp_path, contract, {**unquantized_tensors(contract), **tensors}), contract=contract.handle)
+    (found,) = inspection.units
+    assert set(inspection.tensors_of(found)) == set(form.tensors) - optional

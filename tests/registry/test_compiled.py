@@ -12,6 +12,7 @@ import attrs
 import pytest
 
 from tensorhub_contracts import compiled, refusal_codes
+from tensorhub_contracts.errors import RegistryError
 from tensorhub_contracts.refusal_codes import compile_codes, explanations
 from tensorhub_contracts.registry import registry as registry_module
 from tensorhub_contracts.registry.compiled import compile_registry, compiled_registry
@@ -114,6 +115,11 @@ def test_codes_of_another_text_and_damaged_ones_are_passed_over(package: Path) -
         (package / "refusal_codes.json").write_bytes(data)
         assert list(explanations()) == expected
         assert explanations()["checkpoint-not-found"].remedy == "Check the path."
+
+
+def test_a_registry_with_faults_is_not_compiled() -> None:
+    with pytest.raises(RegistryError):
+        compile_registry(SOURCE.replace('element = "BF16"', 'element = "BF17"', 1))
 
 
 def test_a_compiled_form_is_json_that_holds_its_source() -> None:

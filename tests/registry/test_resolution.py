@@ -132,6 +132,7 @@ def test_a_superseded_major_resolves_by_its_recorded_digest_alone() -> None:
         (violation,) = caught.value.violations
         assert violation.code == "contract-superseded"
         assert RECORDED in violation.expected
+        assert violation.found == (digest or "no digest")
         assert caught.value.nearest == "hf.fp8-blockwise@2"
 
 
