@@ -10,8 +10,12 @@ from tests.support.environments import Installer, project
 PAGE = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text("utf-8")
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+#: The steps from a layout to a proved decoder, and what stands after them of commands.
+STEPS, _, COMMANDS = PAGE.partition("\n## Bring a command\n")
+
+
+def blocks(language: str, page: str = STEPS) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
 
 
 def test_b3_13_the_example_of_the_page_works_as_it_stands_there(install: Installer) -> None:
@@ -34,3 +38,16 @@ def test_the_test_class_of_the_page_is_that_of_the_template() -> None:
     template = (Path(__file__).parents[2] / "template" / "tests" / "test_conformance.py").read_text("utf-8")
     for line in conformance.splitlines():
         assert line in template
+
+
+def test_the_command_of_the_page_is_brought_by_a_distribution(install: Installer) -> None:
+    """The page shows where a command is declared and how it begins."""
+    (entry_points,) = blocks("toml", COMMANDS)
+    (beginning,) = blocks("python", COMMANDS)
+    name, value = re.findall(r"^(\S+) = \"(.*)\"$", entry_points, re.MULTILINE)[0]
+    path = value.partition(":")[0].replace(".", "/") + ".py"
+    written = beginning.replace("def command(): ...", "def command(): click.echo('packed')")
+    site = install(project("acme-pack", {name: value}, {path: f"import click\n{written}"}, group="tensorhub.commands"))
+    done = site.tensorhub(name)
+    assert (done.code, done.out) == (0, "packed\n"), done.err
+    assert name in site.tensorhub("--help").out
