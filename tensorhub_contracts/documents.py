@@ -82,7 +82,7 @@ def to_builtins(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: to_builtins(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return value if value and isinstance(value[0], str | int) else list(map(to_builtins, value))
+        return list(map(to_builtins, value))
     return {field.name: to_builtins(getattr(value, field.name)) for field in attrs.fields(type(value))}
 
 

@@ -107,7 +107,6 @@ def lane_dtype(lane: str, dtype: str) -> torch.dtype:
                     object=lane,
                     expected=" or ".join(names),
                     found=dtype,
-                    remedy="Ask for a dtype of the lane, or for another lane.",
                 )
             ]
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 import attrs
@@ -29,11 +29,11 @@ def part_of(inspection: Inspection, names: Iterable[str]) -> Inspection:
     headers = {shard: _part_of_header(checkpoint, shard, of_shard) for shard, of_shard in _by_shard(checkpoint, held).items()}
     return attrs.evolve(
         inspection,
-        units_of=_kept(inspection.units_of, asked),
+        units_of=_grouped(inspection.layouts, asked),
         checkpoint=attrs.evolve(checkpoint, headers=headers, shard_of={name: checkpoint.shard_of[name] for name in held}, held_twice={}),
         groups=attrs.evolve(
             groups,
-            quantized=_kept(groups.quantized, asked),
+            quantized=_grouped(groups.geometry_of, asked),
             unquantized={name: groups.unquantized[name] for name in held if name in groups.unquantized},
             other={name: groups.other[name] for name in held if name in groups.other},
         ),
@@ -61,5 +61,10 @@ def _part_of_header(checkpoint: Checkpoint, shard: str, names: Iterable[str]) ->
     return header.holding(tensors, [checkpoint.tensors[name] for name in tensors])
 
 
-def _kept(groups: Mapping[Key, Collection[str]], names: Mapping[str, None]) -> dict[Key, list[str]]:
-    return {key: kept for key, group in groups.items() if (kept := [name for name in group if name in names])}
+def _grouped(key_of: Mapping[str, Key], names: Iterable[str]) -> dict[Key, list[str]]:
+    """Group names by their key, leaving out those that have none: as much work as there are names, whatever they are a part of."""
+    groups: dict[Key, list[str]] = {}
+    for name in names:
+        if name in key_of:
+            groups.setdefault(key_of[name], []).append(name)
+    return groups

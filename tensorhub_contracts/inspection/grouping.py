@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 
 import attrs
 
@@ -49,6 +50,11 @@ class TensorGroups(Readable):
     unquantized: Mapping[str, Geometry]
     #: Integers, booleans and complex numbers.
     other: Mapping[str, Geometry]
+
+    @cached_property
+    def geometry_of(self) -> Mapping[str, UnitGeometry]:
+        """The geometry of each quantized tensor."""
+        return {name: geometry for geometry, names in self.quantized.items() for name in names}
 
 
 class _Unit:

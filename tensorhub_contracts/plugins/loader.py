@@ -44,7 +44,7 @@ def load_plugin(record: EntryPointRecord) -> Loaded:
 
     Never raises for anything that the plugin does; see `isolated`.
     """
-    imported = isolated(lambda: _import(record), trusted=record.shipped)
+    imported = load_entry_point(record, GROUP)
     if imported.fault:
         return Loaded(fault=imported.fault, traceback=imported.traceback)
     asked = isolated(lambda: _ask(imported.value, record), trusted=record.shipped)
@@ -56,12 +56,8 @@ def load_plugin(record: EntryPointRecord) -> Loaded:
 
 
 def load_entry_point(record: EntryPointRecord, group: str) -> Outcome[Any]:
-    """Import what an entry point of another group names, by itself; see `isolated`."""
-    return isolated(lambda: _import(record, group), trusted=record.shipped)
-
-
-def _import(record: EntryPointRecord, group: str = GROUP) -> Any:
-    return importlib.metadata.EntryPoint(record.name, record.value, group).load()
+    """Import what an entry point of a group names, by itself; see `isolated`."""
+    return isolated(lambda: importlib.metadata.EntryPoint(record.name, record.value, group).load(), trusted=record.shipped)
 
 
 def _ask(plugin: Any, record: EntryPointRecord) -> tuple[tuple[RegisteredDecoder, ...], OwnedContracts | None]:

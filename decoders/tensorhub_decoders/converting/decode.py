@@ -162,11 +162,13 @@ def _reference(name: str) -> str:
 def _batches(steps: Sequence[Step]) -> Iterator[list[Step]]:
     """Yield the steps in order, as many at a time as `BATCH_BYTES` hold, and at least one."""
     batch: list[Step] = []
+    size = 0
     for step in steps:
-        if batch and sum(each.size for each in batch) + step.size > BATCH_BYTES:
+        if batch and size + step.size > BATCH_BYTES:
             yield batch
-            batch = []
+            batch, size = [], 0
         batch.append(step)
+        size += step.size
     if batch:
         yield batch
 

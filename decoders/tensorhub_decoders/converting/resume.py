@@ -134,7 +134,6 @@ class UnfinishedOutput:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            remedy = "Wait for it, or write to another destination."
             raise Refusal(
                 [
                     Violation(
@@ -142,7 +141,6 @@ class UnfinishedOutput:
                         object=str(self.folder),
                         expected="a folder that nobody writes to",
                         found="another conversion at work",
-                        remedy=remedy,
                     )
                 ]
             ) from None

@@ -17,8 +17,6 @@ from tensorhub_decoders.resident.linear import ResidentLinear
 from tensorhub_decoders.resident.stored_weight import value_faults
 from tensorhub_decoders.upcast.streaming import read_tensors
 
-_REMEDY = "Take the checkpoint from where it was made, or load it with resident=False, which keeps what the contract's formula gives."
-
 
 def resident_units(
     inspection: Inspection,
@@ -49,7 +47,7 @@ def resident_units(
             scale = each.sidecars["scale"]
             expected = "finite codes, and scales that are finite and not negative"
             faults += [
-                Violation(code="payload-values", object=each.name, expected=expected, found=found, remedy=_REMEDY)
+                Violation(code="payload-values", object=each.name, expected=expected, found=found)
                 for found in value_faults(each.tensor, scale)
             ]
             if faults:
