@@ -1,9 +1,9 @@
-"""Where a checkpoint declares its layout: `config.json`, `hf_quant_config.json` and `params.json`."""
+"""Where a checkpoint declares its layout: configuration files, wherever in them, and the metadata of headers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import attrs
 
@@ -14,15 +14,31 @@ from tensorhub_contracts.readable import Readable
 from tensorhub_contracts.strict_json import Duplicates, JsonFault, parse_json
 
 #: Where a declaration may stand; contracts name it by this word.
-DeclarationKind = Literal["quantization_config", "hf_quant_config", "params"]
+DeclarationKind = Literal["quantization_config", "hf_quant_config", "params", "other"]
 
-#: File, what steps to the object in it, and the kind of source that contracts know it by.
-_PLACES: tuple[tuple[str, tuple[str, ...], DeclarationKind], ...] = (
-    ("config.json", ("quantization_config",), "quantization_config"),
-    ("config.json", ("text_config", "quantization_config"), "quantization_config"),
-    ("hf_quant_config.json", ("quantization",), "hf_quant_config"),
-    ("params.json", ("quantization",), "params"),
-)
+#: The keys that declare a layout, by file, with the kind of source that contracts know them by. In `config.json` they count
+#: at any depth: a model's text, vision or language part has a configuration of its own. `other` declares no contract, and is a
+#: declaration all the same: what it says is never passed over.
+_KEYS: Final[Mapping[str, Mapping[str, DeclarationKind]]] = {
+    "config.json": {
+        "quantization_config": "quantization_config",
+        "quantization": "other",
+        "compression_config": "other",
+        "quantize_config": "other",
+        "quant_config": "other",
+    },
+    "hf_quant_config.json": {"quantization": "hf_quant_config"},
+    "params.json": {"quantization": "params"},
+}
+
+#: A file that is a declaration as a whole, where it lies.
+_WHOLE_FILES: Final = ("quantize_config.json", "quant_config.json")
+
+#: Keys of a header's metadata whose text declares a layout.
+_METADATA_KEYS: Final = ("quantization_config", "quantization", "quant_config", "quant_method")
+
+#: No configuration nests its parts deeper.
+_DEPTH: Final = 6
 
 
 @attrs.frozen(repr=False)
@@ -43,7 +59,7 @@ def read_declarations(folder: str) -> tuple[tuple[DeclarationSource, ...], dict[
     violations: list[Violation] = []
     contents: dict[str, dict[str, Any]] = {}
     size = 0
-    for name in dict.fromkeys(place[0] for place in _PLACES):
+    for name in (*_KEYS, *_WHOLE_FILES):
         path = inside(folder, name)
         if not exists_or_dangles(path):
             continue
@@ -63,25 +79,14 @@ def read_declarations(folder: str) -> tuple[tuple[DeclarationSource, ...], dict[
             violations.append(
                 Violation(code="config-json", object=name, expected="a JSON object", found=type(content).__name__, shard=path)
             )
-    sources = []
-    for name, steps, kind in _PLACES:
-        where = f"{name}: {'.'.join(steps)}"
-        for key in _repeated(contents.get(name), steps):
-            violations.append(
-                Violation(
-                    code="declaration-invalid",
-                    object=f"{where}: {key}",
-                    expected="each key once",
-                    found="the key more than once",
-                )
-            )
-        declared = _step(contents.get(name), steps)
-        if declared is None:
-            continue
-        if isinstance(declared, dict):
-            sources.append(DeclarationSource(where, kind, declared))
-        else:
-            violations.append(Violation(code="declaration-invalid", object=where, expected="an object", found=ascii(declared)[:80]))
+    sources: list[DeclarationSource] = []
+    for name, content in contents.items():
+        for place in _places(name, content):
+            violations += place.faults()
+            if isinstance(place.value, dict):
+                sources.append(DeclarationSource(place.where, place.kind, place.value))
+            elif place.kind == "other" and place.value is not None:
+                sources.append(DeclarationSource(place.where, place.kind, {place.key: place.value}))
     if violations:
         raise Refusal(violations)
     return tuple(sources), contents.get("config.json", {}), size
@@ -89,24 +94,88 @@ def read_declarations(folder: str) -> tuple[tuple[DeclarationSource, ...], dict[
 
 def declared_in(config: Mapping[str, Any]) -> tuple[DeclarationSource, ...]:
     """Return what the content of a `config.json` declares; what is no object declares nothing here."""
-    places = ((f"{name}: {'.'.join(steps)}", kind, _step(config, steps)) for name, steps, kind in _PLACES if name == "config.json")
-    return tuple(DeclarationSource(where, kind, declared) for where, kind, declared in places if isinstance(declared, dict))
+    places = _places("config.json", config)
+    return tuple(DeclarationSource(place.where, place.kind, place.value) for place in places if isinstance(place.value, dict))
 
 
-def _step(content: Any, steps: tuple[str, ...]) -> Any:
-    for step in steps:
-        if not isinstance(content, dict):
-            return None
-        content = content.get(step)
-    return content
+def declared_in_metadata(metadata: Mapping[str, Mapping[str, str]]) -> tuple[DeclarationSource, ...]:
+    """Return what the metadata of headers declares, by the name of the shard; shards that say the same are one source."""
+    found: dict[tuple[str, str], DeclarationSource] = {}
+    for shard, entries in metadata.items():
+        for key in _METADATA_KEYS:
+            text = entries.get(key, "")
+            content = _declared_text(text) if text and (key, text) not in found else None
+            if content is not None and _declares("other", content):
+                declared = content if isinstance(content, dict) else {key: content}
+                found[key, text] = DeclarationSource(f"{shard}: __metadata__.{key}", "other", declared)
+    return tuple(found.values())
 
 
-def _repeated(content: Any, steps: tuple[str, ...]) -> Iterator[str]:
-    """Keys that stand twice on the way to the declaration (the steps themselves), or anywhere inside it."""
-    for step in steps:
-        if isinstance(content, Duplicates) and step in content.repeated:
-            yield step
-        content = content.get(step) if isinstance(content, dict) else None
+def _declared_text(text: str) -> Any:
+    """Return what the text of a metadata entry says: what it holds as JSON, or the words themselves."""
+    try:
+        return parse_json(text.encode("utf-8", "surrogatepass"), allow_non_finite=True)
+    except JsonFault:
+        return text
+
+
+@attrs.frozen(repr=False)
+class _Place(Readable):
+    """One place in a configuration that declares something: the file, the steps to it, and what stands there."""
+
+    file: str
+    steps: tuple[str, ...]
+    kind: DeclarationKind
+    value: Any
+    #: The keys on the way to it, or in it, that stand twice.
+    repeated: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        return self.steps[-1] if self.steps else "content"
+
+    @property
+    def where(self) -> str:
+        return f"{self.file}: {'.'.join(self.steps)}" if self.steps else self.file
+
+    def faults(self) -> Iterator[Violation]:
+        """Yield what makes a declaration of it that nobody can read."""
+        for key in self.repeated:
+            where = f"{self.where}: {key}"
+            yield Violation(code="declaration-invalid", object=where, expected="each key once", found="the key more than once")
+        if self.value is not None and self.kind != "other" and not isinstance(self.value, dict):
+            yield Violation(code="declaration-invalid", object=self.where, expected="an object", found=ascii(self.value)[:80])
+
+
+def _places(file: str, content: Mapping[str, Any]) -> Iterator[_Place]:
+    """Yield each place of a file that declares something: a key that says `null`, `false` or nothing at all does not."""
+    if file in _WHOLE_FILES:
+        yield _Place(file, (), "other", content, tuple(_repeated(content)))
+        return
+    pending: list[tuple[Mapping[str, Any], tuple[str, ...]]] = [(content, ())]
+    while pending:
+        holder, steps = pending.pop(0)
+        twice = holder.repeated if isinstance(holder, Duplicates) else ()
+        for key, value in holder.items():
+            kind = _KEYS[file].get(key)
+            repeated = (key,) if key in twice else ()
+            if kind is not None and (repeated or _declares(kind, value)):
+                declared = value if _declares(kind, value) else None
+                yield _Place(file, (*steps, key), kind, declared, (*repeated, *_repeated(value)))
+            elif kind is None and file == "config.json" and isinstance(value, dict) and len(steps) < _DEPTH:
+                if repeated and key.endswith("config"):  # the one that is not kept may have declared something
+                    yield _Place(file, (*steps, key, "quantization_config"), "quantization_config", None, repeated)
+                pending.append((value, (*steps, key)))
+
+
+def _declares(kind: DeclarationKind, value: Any) -> bool:
+    if kind != "other":
+        return value is not None
+    return any(each not in (None, False) for each in value.values()) if isinstance(value, dict) else value not in (None, False, "", [])
+
+
+def _repeated(content: Any) -> Iterator[str]:
+    """Yield the keys that stand twice anywhere in what is declared."""
     pending = [content]
     while pending:
         each = pending.pop()

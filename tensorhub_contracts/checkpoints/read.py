@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
-from tensorhub_contracts.checkpoints.config_files import DeclarationSource, read_declarations
+from tensorhub_contracts.checkpoints.config_files import DeclarationSource, declared_in_metadata, read_declarations
 from tensorhub_contracts.checkpoints.files import exists_or_dangles
 from tensorhub_contracts.checkpoints.geometry import Geometry
 from tensorhub_contracts.checkpoints.header import Header, Source, read_header
@@ -139,7 +139,7 @@ def _assemble(
         component=component,
         headers=headers,
         shard_of=shard_of,
-        declarations=declarations,
+        declarations=(*declarations, *declared_in_metadata({name: header.metadata for name, header in headers.items()})),
         config=config,
         index_name=shard_set.index_name,
         extra_files=shard_set.extra,

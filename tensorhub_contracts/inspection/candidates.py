@@ -9,6 +9,7 @@ import attrs
 
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
 from tensorhub_contracts.checkpoints.geometry import write_shape
+from tensorhub_contracts.inspection.bookkeeping import unexplained
 from tensorhub_contracts.inspection.declarations import DeclaredContracts, declared_contracts
 from tensorhub_contracts.inspection.grouping import TensorGroups, UnitGeometry
 from tensorhub_contracts.inspection.scale_shapes import describe_grid
@@ -35,6 +36,16 @@ class Candidates(Readable):
     def quantized(self) -> bool:
         """Whether anything in the checkpoint is quantized or claims to scale something."""
         return bool(self.groups.quantized or self.groups.orphans)
+
+    @cached_property
+    def unexplained(self) -> tuple[str, ...]:
+        """The integer, boolean and complex tensors that are in no unit and that no rule explains; see `bookkeeping`."""
+        groups, registry = self.groups, self.registry
+        if not groups.other:
+            return ()
+        tensors, total = self.checkpoint.tensors, self.checkpoint.payload_bytes
+        floats = {**groups.unquantized, **{name: tensors[name] for name, _ in groups.orphans}}
+        return tuple(unexplained(groups.other, groups.geometry_of, floats, total, registry.bookkeeping))
 
     @property
     def quantized_contracts(self) -> tuple[str, ...]:

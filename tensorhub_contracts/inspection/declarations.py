@@ -10,6 +10,7 @@ import attrs
 from tensorhub_contracts.checkpoints.config_files import DeclarationSource
 from tensorhub_contracts.errors import Violation
 from tensorhub_contracts.inspection.declaration_words import describe_declaration, layout_keys, write_value, write_wanted
+from tensorhub_contracts.inspection.methods import method_of_declaration
 from tensorhub_contracts.readable import Readable
 from tensorhub_contracts.registry.contract import Contract, Declares, Requirement
 from tensorhub_contracts.registry.registry import Registry
@@ -76,7 +77,7 @@ def declared_contracts(sources: tuple[DeclarationSource, ...], registry: Registr
     return DeclaredContracts(handles, frozenset().union(*(each.addressed for each in judged)), judged)
 
 
-def declaration_violations(declared: DeclaredContracts, contract: Contract, registry: Registry) -> list[Violation]:
+def declaration_violations(declared: DeclaredContracts, contract: Contract) -> list[Violation]:
     """Return what is wrong with the declaration for a checkpoint that is to be in `contract`."""
     violations = []
     if declared.conflict:
@@ -93,15 +94,8 @@ def declaration_violations(declared: DeclaredContracts, contract: Contract, regi
     else:
         for each in declared.by_source:
             if contract.handle not in each.declares:
-                violations += _source_violations(each, contract, registry)
+                violations += _source_violations(each, contract)
     return violations
-
-
-def declared_block(sources: tuple[DeclarationSource, ...]) -> tuple[int, int] | None:
-    """Return the `weight_block_size` that the sources agree on, if it is two positive whole numbers."""
-    declared = [source.content.get("weight_block_size") for source in sources]
-    blocks = {(block[0], block[1]) for block in declared if block is not None and is_block(block)}
-    return blocks.pop() if len(blocks) == 1 else None
 
 
 def is_block(value: Any) -> bool:
@@ -121,15 +115,13 @@ def _judge(source: DeclarationSource, registry: Registry) -> SourceJudgement:
     return SourceJudgement(source, faults, frozenset(addressed))
 
 
-def _source_violations(judged: SourceJudgement, contract: Contract, registry: Registry) -> Iterator[Violation]:
+def _source_violations(judged: SourceJudgement, contract: Contract) -> Iterator[Violation]:
     source = judged.source
     if contract.handle not in judged.faults:
         yield _mismatch(source, f"a declaration of {contract.handle}, in {' or '.join(each.source for each in contract.declares)}")
         return
     for fault in judged.faults[contract.handle]:
-        unknown = fault.code == "declaration-mismatch" and fault.key in ("quant_method", "quant_algo")
-        code = "declaration-unknown" if unknown and not _known(fault.key, source, registry) else fault.code
-        yield Violation(code=code, object=f"{source.where}: {fault.key}", expected=fault.expected, found=fault.found)
+        yield Violation(code=fault.code, object=f"{source.where}: {fault.key}", expected=fault.expected, found=fault.found)
 
 
 def _mismatch(source: DeclarationSource, expected: str) -> Violation:
@@ -182,14 +174,25 @@ def _values(content: Any, steps: list[str], path: str) -> Iterator[tuple[str, An
         yield path + dot + ".".join(steps), _ABSENT
 
 
-def _known(key: str, source: DeclarationSource, registry: Registry) -> bool:
-    """Whether some contract is declared by this value of `quant_method` or `quant_algo`."""
-    return any(
-        requirement.key == key and source.content.get(key) == requirement.equals
-        for contract in registry.contracts.values()
-        for each in contract.declares
-        for requirement in each.require
-    )
+def unknown_key(source: DeclarationSource, registry: Registry) -> str | None:
+    """Return the key by whose value a declaration names a method that no contract has, or None if the method is known.
+
+    The key is empty if the place or what stands there can declare no contract at all.
+    """
+    named = [(key, known) for key in ("quant_method", "quant_algo") if (known := known_methods(source, key, registry))]
+    said = [(key, known) for key, known in named if isinstance(source.content.get(key), str)]
+    if said:
+        return next((key for key, known in said if source.content[key] not in known), None)
+    places = any(each.source == source.kind for contract in registry.contracts.values() for each in contract.declares)
+    return "" if not places or method_of_declaration(source.content, registry.methods) else None
+
+
+def known_methods(source: DeclarationSource, key: str, registry: Registry) -> list[str]:
+    """Return the values of a key by which contracts are declared in a place like this one."""
+    places = [each for contract in registry.contracts.values() for each in contract.declares if each.source == source.kind]
+    wanted = [each for place in places for each in place.require if each.key == key]
+    values = (value for each in wanted for value in (each.equals, *each.any_of) if isinstance(value, str))
+    return list(dict.fromkeys(values))
 
 
 def _describe(declares: Declares) -> str:

@@ -11,6 +11,7 @@ from tensorhub_contracts.inspection.grouping import TensorGroups
 from tensorhub_contracts.inspection.notes import not_provable, proved
 from tensorhub_contracts.inspection.result import Inspection
 from tensorhub_contracts.inspection.tree_violations import contract_violations, empty_violations, layout_violations
+from tensorhub_contracts.inspection.undescribed import undescribed_violations
 from tensorhub_contracts.inspection.unit_matching import UnitLayout
 from tensorhub_contracts.inspection.unquantized import unquantized_violations
 from tensorhub_contracts.registry.contract import Contract
@@ -25,23 +26,26 @@ def identify(checkpoint: Checkpoint, registry: Registry, groups: TensorGroups, w
     for geometry, judgement in candidates.judged(contract.handle).items():
         if isinstance(judgement, UnitLayout):
             units_of.setdefault(judgement, []).extend(groups.quantized[geometry])
-    violations = list(empty_violations(checkpoint, groups))
+    # A layout that nothing here describes is said as what it is, alone: how it differs from another says nothing.
+    alone = list(empty_violations(checkpoint, groups)) or undescribed_violations(candidates)
+    violations = list(alone)
     exclusions = ExclusionReport()
-    if not violations:
+    if not alone:
         if candidates.quantized or checkpoint.declarations:
             exclusions = _exclusions(candidates)
-        violations += declaration_violations(candidates.declared, contract, registry)
+        violations += declaration_violations(candidates.declared, contract)
         violations += exclusions.violations
         violations += layout_violations(candidates, contract)
         violations += unquantized_violations(checkpoint, groups, contract)
         violations += contract_violations(candidates, contract, wanted, refused=bool(violations))
     accepted = not violations
+    nearest = None if alone and wanted is None else contract.handle
     return Inspection(
         path=checkpoint.path,
         component=checkpoint.component,
         contract=contract.handle if accepted else None,
         digest=registry.digest(contract.handle) if accepted else None,
-        nearest=contract.handle if checkpoint.tensor_count else None,
+        nearest=nearest if checkpoint.tensor_count else None,
         violations=tuple(violations),
         proved=tuple(proved(candidates, contract, sum(map(len, units_of.values())))) if accepted else (),
         not_provable=tuple(not_provable(candidates, contract)),

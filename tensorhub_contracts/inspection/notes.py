@@ -46,9 +46,11 @@ def not_provable(candidates: Candidates, contract: Contract) -> Iterator[tuple[s
             yield NOT_PROVABLE[word], ()
 
 
-def notes(candidates: Candidates, contract: Contract, exclusions: ExclusionReport) -> Iterator[str]:
+def notes(candidates: Candidates, contract: Contract, exclusions: ExclusionReport, *, accepted: bool) -> Iterator[str]:
     """Yield what is worth a line and changes no verdict."""
-    checkpoint, groups = candidates.checkpoint, candidates.groups
+    checkpoint, groups, registry = candidates.checkpoint, candidates.groups, candidates.registry
+    if accepted and contract.handle not in registry.decoded:
+        yield f"no decoder installed here reads {contract.handle}: to prove it needs none, to load it does.{registry.unavailable_note}"
     if checkpoint.extra_files:
         yield f"not part of the checkpoint and not read: {_some(checkpoint.extra_files)}"
     if checkpoint.held_twice:

@@ -64,7 +64,7 @@ class Inspection(Readable):
         """What is worth a line and changes no verdict; worked out when it is first asked for."""
         if self.candidates is None or self.facts is None:
             return ()
-        return tuple(notes(self.candidates, self.facts, self.exclusions))
+        return tuple(notes(self.candidates, self.facts, self.exclusions, accepted=self.accepted))
 
     @cached_property
     def layouts(self) -> Mapping[str, UnitLayout]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
-from tensorhub_contracts.checkpoints.geometry import write_shape
 from tensorhub_contracts.errors import Violation
 from tensorhub_contracts.inspection.candidates import Candidates
-from tensorhub_contracts.inspection.declarations import declared_block
+from tensorhub_contracts.inspection.declared_block import block_contradictions, declared_block
 from tensorhub_contracts.inspection.grouping import TensorGroups
 from tensorhub_contracts.inspection.mixed import mixed_violations
-from tensorhub_contracts.inspection.scale_shapes import block_grid
+from tensorhub_contracts.inspection.undescribed import unexplained_violations
 from tensorhub_contracts.inspection.unit_violations import orphan_violations, packed_violations, unit_violations
+from tensorhub_contracts.inspection.unknown_scales import unknown_scale_violations
 from tensorhub_contracts.registry.contract import Contract
 
 
@@ -35,7 +35,8 @@ def empty_violations(checkpoint: Checkpoint, groups: TensorGroups) -> Iterator[V
 def layout_violations(candidates: Candidates, contract: Contract) -> Iterator[Violation]:
     """Everything in the bytes that is not as the contract says: mixed units first, then unit by unit, then sidecars without a weight."""
     yield from mixed_violations(candidates, contract)
-    yield from _declared_block_disagrees(candidates, contract)
+    if contract.block is not None and declared_block(candidates.checkpoint.declarations) != contract.block:
+        yield from block_contradictions(candidates)
     if contract.quantized and not candidates.quantized:
         yield Violation(
             code="units-missing",
@@ -46,6 +47,10 @@ def layout_violations(candidates: Candidates, contract: Contract) -> Iterator[Vi
     yield from unit_violations(candidates, contract)
     yield from orphan_violations(candidates)
     yield from packed_violations(candidates, contract)
+    yield from unknown_scale_violations(candidates, contract)
+    packed = {each.object for each in packed_violations(candidates, contract)}
+    expected = f"a tensor that {contract.handle} describes, or bookkeeping: masks, counters, tables of positions"
+    yield from (each for each in unexplained_violations(candidates, expected) if each.object not in packed)
 
 
 def contract_violations(candidates: Candidates, contract: Contract, wanted: Contract | None, *, refused: bool) -> Iterator[Violation]:
@@ -61,17 +66,7 @@ def contract_violations(candidates: Candidates, contract: Contract, wanted: Cont
             remedy=f"Inspect it without naming a contract, or accept {' or '.join(matching)}.",
             resembles=matching[0],
         )
-    if not refused and contract.handle not in candidates.registry.decoded:
-        yield Violation(
-            code="contract-without-decoder",
-            object=path,
-            expected="a contract that has a decoder here",
-            found=f"{contract.handle}: {candidates.look_like()}",
-            remedy=f"Install a plugin whose decoder reads {contract.handle}, or use an export in a contract that has a decoder."
-            + candidates.registry.unavailable_note,
-            resembles=contract.handle,
-        )
-    elif refused and wanted is None and matching and (contract.handle not in matching or not candidates.declared.by_source):
+    if refused and wanted is None and matching and (contract.handle not in matching or not candidates.declared.by_source):
         yield Violation(
             code="layout-undeclared",
             object=path,
@@ -79,23 +74,3 @@ def contract_violations(candidates: Candidates, contract: Contract, wanted: Cont
             found=candidates.look_like(),
             resembles=matching[0],
         )
-
-
-def _declared_block_disagrees(candidates: Candidates, contract: Contract) -> Iterator[Violation]:
-    """A declared block that is not the contract's: say what it asks for and what is there, for one unit of each shape."""
-    declared = declared_block(candidates.checkpoint.declarations)
-    if contract.block is None or declared is None or declared == contract.block:
-        return
-    for geometry, names in candidates.groups.quantized.items():
-        scale = next((each for each in geometry.sidecars if candidates.judge.role(each.name) == "weight-scale"), None)
-        if scale is None or len(geometry.shape) < 2:
-            continue
-        needed = block_grid(geometry.shape, declared)
-        if needed != write_shape(scale.shape):
-            yield Violation(
-                code="declaration-contradicts-grid",
-                object=names[0] + scale.name,
-                expected=f"grid {needed} for weight {write_shape(geometry.shape)} under the declared block {write_shape(declared)}",
-                found=write_shape(scale.shape),
-                shard=candidates.checkpoint.shard_of[names[0]],
-            )

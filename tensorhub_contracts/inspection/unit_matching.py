@@ -73,7 +73,7 @@ class UnitJudge:
                 best = findings
         return best
 
-    def _sidecars_of(self, contract: Contract, form: Form) -> dict[str, TensorFacts]:
+    def sidecars_of(self, contract: Contract, form: Form) -> dict[str, TensorFacts]:
         """Map the sidecar suffix of each sidecar of a form to its facts."""
         key = (contract.handle, form.name)
         if key not in self._sidecars_of_form:
@@ -120,7 +120,7 @@ class UnitJudge:
                 if symbols.get(symbol, 0) % factor:
                     found = f"{symbol} = {symbols[symbol]}"
                     yield Finding(code="weight-alignment", sidecar="", expected=f"{symbol} a multiple of {factor}", found=found)
-        wanted = self._sidecars_of(contract, form)
+        wanted = self.sidecars_of(contract, form)
         yield from self._missing(unit, wanted)
         for sidecar in unit.sidecars:
             if sidecar.name not in wanted:

@@ -179,6 +179,32 @@ class Superseded(Readable):
 
 
 @attrs.frozen(repr=False)
+class BookkeepingWords(Readable):
+    """Words of names that the rule for integers which are no weights takes into account."""
+
+    tables: tuple[str, ...] = ()
+    masks: tuple[str, ...] = ()
+    tokenizers: tuple[str, ...] = ()
+    #: Of complex tensors that rotate: tables of a rotary embedding.
+    rotations: tuple[str, ...] = ()
+
+
+@attrs.frozen(repr=False)
+class ForeignMethod(Readable):
+    """A way to quantize that the field knows and no contract describes: for messages, and never read.
+
+    `declared` are values that declare it, `keys` are keys that do where no method is named, each list of `marks` holds last
+    segments that lie beside one another, and `unit` says what a unit looks like.
+    """
+
+    name: str
+    unit: str
+    declared: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    marks: tuple[tuple[str, ...], ...] = ()
+
+
+@attrs.frozen(repr=False)
 class RegistryFile(Readable):
     """The content of `registry.toml`, structured and not yet judged."""
 
@@ -190,6 +216,8 @@ class RegistryFile(Readable):
     lane: tuple[LaneBody, ...] = ()
     conversion: tuple[ConversionEdge, ...] = ()
     superseded: tuple[Superseded, ...] = ()
+    bookkeeping: BookkeepingWords = BookkeepingWords()
+    method: tuple[ForeignMethod, ...] = ()
 
 
 @attrs.frozen(repr=False)

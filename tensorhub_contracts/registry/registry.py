@@ -16,8 +16,10 @@ from tensorhub_contracts.errors import Refusal, RegistryError, Violation
 from tensorhub_contracts.readable import Readable
 from tensorhub_contracts.registry.compiled import compiled_registry
 from tensorhub_contracts.registry.contract import (
+    BookkeepingWords,
     Contract,
     ConversionEdge,
+    ForeignMethod,
     LaneBody,
     Payload,
     ReferenceDequant,
@@ -46,6 +48,9 @@ class Registry(Readable):
     superseded: tuple[Superseded, ...]
     #: The handles that a decoder is installed for.
     decoded: frozenset[str]
+    #: What the rule for integers that are no weights takes into account, and the methods that no contract describes.
+    bookkeeping: BookkeepingWords = attrs.field(factory=BookkeepingWords)
+    methods: tuple[ForeignMethod, ...] = ()
     #: A line for each plugin that might own or decode more and is not in use.
     unavailable: tuple[str, ...] = ()
     #: Digests that were asked for, or that are known since the registry was compiled.
@@ -131,6 +136,8 @@ def _registry(content: RegistryFile, digests: dict[str, str]) -> Registry:
         conversions=content.conversion,
         superseded=content.superseded,
         decoded=frozenset(contract.handle for contract in content.contract if contract.decoder == "shipped"),
+        bookkeeping=content.bookkeeping,
+        methods=content.method,
         known_digests=digests,
     )
 

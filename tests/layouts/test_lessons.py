@@ -389,11 +389,15 @@ def test_l26_a_tree_whose_grids_fit_another_declared_block_is_another_layout(blo
     weight = (576, 1024)
     grid = tuple(-(-size // each) for size, each in zip(weight, block, strict=True))
     tensors: Tree = {"w.weight": ("F8_E4M3", weight), "w.weight_scale_inv": ("F32", grid)}
-    declared = Fault("declaration-mismatch", "config.json: quantization_config: weight_block_size", "[128, 128]", str(block))
-    grids = [] if grid == (5, 8) else [Fault("scale-grid", "w.weight_scale_inv", "[5, 8] for weight [576, 1024]", str(list(grid)))]
-    assert_refused(judge(tmp_path, tensors, fp8_config(weight_block_size=block)), declared, *grids)
-    if grids:  # and where 128 is declared, the grid of another block is refused all the same
-        assert_refused(judge(tmp_path, tensors, FP8), *grids)
+    where, other = "config.json: quantization_config", judge(tmp_path, tensors, fp8_config(weight_block_size=block))
+    if grid == (5, 8):  # what blocks of 128 ask for too: the bytes are as ever, and the declaration is not
+        assert_refused(other, Fault("declaration-mismatch", f"{where}: weight_block_size", "[128, 128]", str(block)))
+        return
+    # Declaration and bytes agree on a layout that no contract describes: it is damaged in nothing.
+    assert_refused(other, Fault("declaration-unknown", where, found=(f"weight_block_size={block}", str(list(grid)))))
+    assert other.nearest is None
+    grids = Fault("scale-grid", "w.weight_scale_inv", "[5, 8] for weight [576, 1024]", str(list(grid)))
+    assert_refused(judge(tmp_path, tensors, FP8), grids)  # and where 128 is declared, the grid of another block is refused all the same
 
 
 # The trees of a differential experiment: what another library loads without a word, and what each of them is.

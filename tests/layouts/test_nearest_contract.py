@@ -21,12 +21,15 @@ def test_a_scale_of_a_foreign_name_weighs_as_much_as_one_of_another_grid_and_dty
 
 
 @pytest.mark.parametrize("sidecar", ["scale", "weight_scale_inv", "qscale_weight"])
-def test_nvfp4_bytes_with_a_renamed_scale_are_still_nearest_to_nvfp4(sidecar: str, tmp_path: Path) -> None:
-    """No layout of FP8 has weights of U8; that says as much as a foreign name of the scale, and what else differs decides."""
+def test_bytes_with_a_scale_that_no_layout_has_beside_bytes_are_nearest_to_none(sidecar: str, tmp_path: Path) -> None:
+    """A likeness of shapes would name a contract that the tree never was in."""
     tensors: Tree = {"w.weight": ("U8", (576, 192)), f"w.{sidecar}": ("F32", ()), "w.weight_scale_2": ("F32", ())}
     inspection = judge(tmp_path, tensors)
     assert inspection.contract is None
-    assert inspection.nearest == "modelopt.nvfp4@1", why(inspection)
+    assert inspection.nearest is None, why(inspection)
+    assert inspection.codes == ("layout-undescribed",), why(inspection)
+    declared = judge(tmp_path, tensors, {"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}})
+    assert declared.nearest == "modelopt.nvfp4@1", why(declared)
 
 
 def test_a_unit_without_a_scale_makes_no_tree_look_like_the_contract_without_scales(tmp_path: Path) -> None:

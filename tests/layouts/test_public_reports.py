@@ -72,7 +72,7 @@ def test_b1_02_per_tensor_scale_and_static_activations_are_both_named(tmp_path: 
 
 def test_b1_02_the_same_tree_as_its_producer_declares_it(tmp_path: Path) -> None:
     config = {"quantization_config": {"quant_method": "modelopt", "quant_algo": "FP8"}}
-    assert_named_without_decoder(judge(tmp_path, PER_TENSOR_STATIC, config), "modelopt.fp8-tensor@1", ".input_scale F32 []")
+    assert_named_without_decoder(judge(tmp_path, PER_TENSOR_STATIC, config), "modelopt.fp8-tensor@1")
 
 
 @pytest.mark.parametrize("asked", [BLOCKWISE, ROWWISE])
@@ -146,7 +146,7 @@ MINIMAL_BLOCK = {
 @pytest.mark.parametrize("config", [COMPRESSED_BLOCK, MINIMAL_BLOCK])
 def test_b1_05_the_same_numbers_under_another_leaf_are_another_layout(scale: str, config: dict[str, Any], tmp_path: Path) -> None:
     tensors: Tensors = {"q_proj.weight": ("F8_E4M3", (256, 384)), "q_proj.weight_scale": (scale, (2, 3))}
-    assert_named_without_decoder(judge(tmp_path, tensors, config), "compressed-tensors.fp8-block@1", f".weight_scale {scale} [2, 3]")
+    assert_named_without_decoder(judge(tmp_path, tensors, config), "compressed-tensors.fp8-block@1")
     blockwise = judge(tmp_path, tensors, config, contract=BLOCKWISE)
     assert {"scale-name-foreign", "contract-mismatch"} <= set(blockwise.codes), why(blockwise)
     (sidecar,) = (each for each in blockwise.violations if each.code == "scale-name-foreign")
@@ -180,8 +180,7 @@ TO_Q: Tensors = {"blocks.0.attn.to_q.weight": ("F8_E4M3", (256, 256))}
 @pytest.mark.parametrize("static", [{}, {"blocks.0.attn.to_q.scale_input": ("F32", ())}])
 def test_b1_07_per_tensor_scale_weight_is_named(static: Tensors, tmp_path: Path) -> None:
     tensors = {**TO_Q, "blocks.0.attn.to_q.scale_weight": ("F32", ()), **static}
-    sidecars = (".scale_weight F32 []", *(".scale_input F32 []" for _ in static))
-    assert_named_without_decoder(judge(tmp_path, tensors), "comfy.fp8-scaled@1", *sidecars)
+    assert_named_without_decoder(judge(tmp_path, tensors), "comfy.fp8-scaled@1")
 
 
 def test_b1_07_per_tensor_weight_scale_is_named(tmp_path: Path) -> None:
@@ -357,7 +356,7 @@ CHANNEL: Tensors = {"q.weight": ("F8_E4M3", (512, 256)), "q.weight_scale": ("F32
 @pytest.mark.parametrize("group", ["group_0", "FP8_DYNAMIC"])
 def test_b1_22_channel_scales_keep_their_rank_and_groups_are_found_by_content(group: str, tmp_path: Path) -> None:
     config = compressed_tensors_config("channel", group)
-    assert_named_without_decoder(judge(tmp_path, CHANNEL, config), "compressed-tensors.fp8-channel@1", ".weight_scale F32 [512, 1]")
+    assert_named_without_decoder(judge(tmp_path, CHANNEL, config), "compressed-tensors.fp8-channel@1")
 
 
 def test_b1_22_channel_scales_without_a_declaration(tmp_path: Path) -> None:
@@ -418,7 +417,7 @@ STATIC_CONFIG = fp8_config(activation_scheme="static", weight_block_size=None, f
 
 
 def test_b1_24_a_block_size_of_null_is_not_128(tmp_path: Path) -> None:
-    assert_named_without_decoder(judge(tmp_path, STATIC, STATIC_CONFIG), "hf.fp8-tensor-static@1", "_scale_inv BF16 []", "whole tensor")
+    assert_named_without_decoder(judge(tmp_path, STATIC, STATIC_CONFIG), "hf.fp8-tensor-static@1")
 
 
 def test_b1_24_asked_for_blockwise_everything_that_differs_is_listed(tmp_path: Path) -> None:
@@ -470,11 +469,10 @@ def test_b1_25_a_declared_block_that_the_grid_contradicts(tmp_path: Path) -> Non
 
 def test_b1_26_row_groups_are_refused_by_their_block(tmp_path: Path) -> None:
     tensors: Tensors = {"w.weight": ("F8_E4M3", (256, 1024)), "w.weight_scale_inv": ("F32", (256, 2))}
-    assert_refused(
-        judge(tmp_path, tensors, fp8_config(weight_block_size=[1, 512])),
-        Fault("declaration-mismatch", "config.json: quantization_config: weight_block_size", "[128, 128]", "[1, 512] (row groups of 512)"),
-        Fault("scale-grid", "w.weight_scale_inv", "[2, 8] for weight [256, 1024]", "[256, 2]"),
-    )
+    found = ("weight_block_size=[1, 512] (row groups of 512)", "_scale_inv F32 [256, 2]")
+    inspection = judge(tmp_path, tensors, fp8_config(weight_block_size=[1, 512]))
+    assert_refused(inspection, Fault("declaration-unknown", "config.json: quantization_config", found=found))
+    assert inspection.nearest is None  # declaration and bytes agree: nothing is damaged
 
 
 @pytest.mark.parametrize("scales", [["BF16"], ["F16"], ["F32"], ["F32", "BF16"], ["F32", "BF16", "F16"]])
@@ -586,11 +584,11 @@ def test_b1_34_block_fp8_experts_beside_4_bit_ones_are_a_mixed_tree(tmp_path: Pa
         **MTP_FP8,
     }
     inspection = judge(tmp_path, tensors, MIXED_PRECISION)
-    (mixed,) = (each for each in inspection.violations if each.code == "layout-mixed")
+    (mixed,) = inspection.violations
+    assert "MIXED_PRECISION" in mixed.expected
     assert f"mtp.layers: 1 x F8_E4M3 rank 2 with _scale_inv F32 rank 2 ({BLOCKWISE})" in mixed.found
     assert "model.layers: 1 x U8 rank 2 with" in mixed.found
     assert "(modelopt.nvfp4@1)" in mixed.found
-    assert "declaration-unknown" in inspection.codes or "declaration-mismatch" in inspection.codes, why(inspection)
     assert set(inspection.resembles) == {BLOCKWISE, "modelopt.nvfp4@1"}
     assert noted(inspection, "quantized_layers", "mtp.layers.0.mlp.experts")
 
@@ -787,7 +785,7 @@ BY_TENSOR: Tensors = {"q.weight": ("F8_E4M3", (256, 256)), "q.weight_scale": ("F
 
 def test_b1_45_identification_starts_from_the_bytes(tmp_path: Path) -> None:
     tensor = "compressed-tensors.fp8-tensor@1"
-    assert_named_without_decoder(judge(tmp_path, BY_TENSOR, compressed_tensors_config("tensor")), tensor, "[1]", "whole tensor")
+    assert_named_without_decoder(judge(tmp_path, BY_TENSOR, compressed_tensors_config("tensor")), tensor)
     assert_refused(judge(tmp_path, BY_TENSOR), DECLARATION_MISSING, undeclared(tensor, ".weight_scale F32 [1]"))
     bare = judge(tmp_path, BY_TENSOR, {"quantization_config": {"quant_method": "compressed-tensors"}})
     strategy = "config.json: quantization_config: config_groups.*.weights.strategy"

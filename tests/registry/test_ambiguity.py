@@ -68,14 +68,12 @@ def test_an_undeclared_tree_is_in_its_own_contract_and_in_no_other(contract: Con
         folder = tmp_path / str(number)
         folder.mkdir()
         found = judge(folder, tree)
-        expected = contract.handle if contract.decoder == "shipped" else None
-        assert found.contract == expected, f"{tree}: {why(found)}"
+        assert found.contract == contract.handle, f"{tree}: {why(found)}"
         assert found.nearest == contract.handle, f"{tree}: {why(found)}"
         for other in UNDECLARED:
             if other is not contract:
                 asked = judge(folder, tree, contract=other.handle)
                 assert asked.contract is None, f"{tree} is in {other.handle} too"
-                assert "contract-without-decoder" not in asked.codes, f"{tree} is in {other.handle} too"
 
 
 def test_a_declared_contract_accepts_no_tree_that_declares_nothing(tmp_path: Path) -> None:

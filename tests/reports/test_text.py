@@ -90,7 +90,7 @@ def test_up_to_three_names_nothing_is_left_out(tmp_path: Path, count: int) -> No
 
 def test_what_it_resembles_is_named(tmp_path: Path) -> None:
     tensors = {"a.weight": ("F8_E4M3", (256, 384)), "a.weight_scale": ("F32", (256, 1))}
-    tree = write_checkpoint(tmp_path / "tree", tensors, config=compressed_tensors_config("channel"))
+    tree = write_checkpoint(tmp_path / "tree", tensors, config=compressed_tensors_config("block", block_structure=[128, 128]))
     assert "    resembles compressed-tensors.fp8-channel@1" in text_of(inspect(tree)).splitlines()
     assert f"judged against {ROWWISE}" in text_of(inspect(tree, contract=ROWWISE))
 
