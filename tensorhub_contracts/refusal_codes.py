@@ -25,6 +25,8 @@ class Explanation(Readable):
     title: str
     meaning: str
     remedy: str
+    #: Whether it says that something could not be read, and nothing of what it holds.
+    unjudged: bool = False
 
 
 @functools.cache

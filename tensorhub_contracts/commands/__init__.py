@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 EXIT_REFUSED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_FAULT: Final = 3
+EXIT_UNJUDGED: Final = 4
 
 #: As shells count them: ended by Ctrl-C, and by a reader who had gone. Neither says anything of the checkpoint.
 EXIT_INTERRUPTED: Final = 130

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from tensorhub_contracts.commands import EXIT_REFUSED
-from tensorhub_contracts.commands.inspect_command import inspect_path
+from tensorhub_contracts.commands.handles import HandleType
+from tensorhub_contracts.commands.inspect_command import exit_of, inspect_path
 from tensorhub_contracts.commands.outputs import Output, chosen_outputs, output_option, write_outputs
 from tensorhub_contracts.errors import Refusal
 from tensorhub_contracts.hub.artifact import Artifact, artifact_json, record_artifact
@@ -21,21 +21,24 @@ from tensorhub_contracts.reports.printable import printable
 @click.option(
     "--component", default="", metavar="NAME", help="Record only this component of a pipeline; without it, each that holds weights."
 )
+@click.option("--contract", type=HandleType(), help="Accept exactly this contract, and refuse every other.")
 @output_option(("text", "json"))
-def command(path: Path, component: str, outputs: tuple[Output, ...]) -> None:
+def command(path: Path, component: str, contract: str | None, outputs: tuple[Output, ...]) -> None:
     """Prove the checkpoint at PATH and write the record of it: what a hub stores and compares with images.
 
     The record holds, for each component, contract, digest, headers digest, units and floors, and is the same wherever
     the checkpoint lies. Exits with 0, with 1 and without a record if the checkpoint is refused (the reasons go to
-    standard error), with 2 for wrong usage and with 3 for a fault of this tool or of a plugin.
+    standard error), with 2 for wrong usage, with 3 for a fault of this tool or of a plugin, and with 4 if something could
+    not be read.
     """
     outputs = chosen_outputs(outputs)
+    inspections = inspect_path(path, component, contract)
     try:
-        artifact = record_artifact(inspect_path(path, component, None), installed_registry())
+        artifact = record_artifact(inspections, installed_registry())
     except Refusal as refusal:
         for violation in refusal.violations:
             click.echo(printable(str(violation)), err=True)
-        sys.exit(EXIT_REFUSED)
+        sys.exit(exit_of(inspections))
     write_outputs(outputs, {"text": lambda: _text(artifact), "json": lambda: artifact_json(artifact)})
 
 

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 import click
 
 from tensorhub_contracts.checkpoints.paths import is_folder, plain_path
+from tensorhub_contracts.commands import EXIT_REFUSED, EXIT_UNJUDGED
 from tensorhub_contracts.commands.handles import resolve_argument
 from tensorhub_contracts.errors import Refusal
 from tensorhub_contracts.inspection.inspector import inspect, refused
 from tensorhub_contracts.inspection.result import Inspection
+
+
+def exit_of(inspections: Iterable[Inspection]) -> int:
+    """Return the exit code that inspections come to: the refused ones come before those that could not be judged."""
+    states = {inspection.state for inspection in inspections}
+    return EXIT_REFUSED if "refused" in states else EXIT_UNJUDGED if "unjudged" in states else 0
 
 
 def inspect_path(source: str | os.PathLike[str], component: str, contract: str | None) -> list[Inspection]:

@@ -11,7 +11,7 @@ from tensorhub_contracts.inspection.grouping import TensorGroups
 from tensorhub_contracts.inspection.notes import not_provable, proved
 from tensorhub_contracts.inspection.result import Inspection
 from tensorhub_contracts.inspection.tree_violations import contract_violations, empty_violations, layout_violations
-from tensorhub_contracts.inspection.undescribed import undescribed_violations
+from tensorhub_contracts.inspection.unexplained.undescribed import undescribed_violations
 from tensorhub_contracts.inspection.unit_matching import UnitLayout
 from tensorhub_contracts.inspection.unquantized import unquantized_violations
 from tensorhub_contracts.registry.contract import Contract

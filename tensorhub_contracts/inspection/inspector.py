@@ -11,10 +11,12 @@ from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
 from tensorhub_contracts.checkpoints.config_files import declared_in
 from tensorhub_contracts.checkpoints.header import Header, Source
 from tensorhub_contracts.checkpoints.read import Progress, read_checkpoint
+from tensorhub_contracts.checkpoints.stored_bytes import tensor_bytes
 from tensorhub_contracts.errors import Refusal
 from tensorhub_contracts.inspection.grouping import Grouping, group_tensors
 from tensorhub_contracts.inspection.identify import identify
 from tensorhub_contracts.inspection.result import Inspection
+from tensorhub_contracts.inspection.unexplained.stored_values import judge_values
 from tensorhub_contracts.plugins.installed import installed_registry
 from tensorhub_contracts.registry.registry import Registry, resolve
 
@@ -27,7 +29,7 @@ def inspect(
     registry: Registry | None = None,
     progress: Progress | None = None,
 ) -> Inspection:
-    """Find out which contract a checkpoint is in, from its headers alone.
+    """Find out which contract a checkpoint is in, from its headers alone, but for FP8 values without a scale: see `judge_values`.
 
     `source` is a folder, a `.safetensors` file, an open binary file or the bytes of one; `component` picks a
     sub-folder of a pipeline. With `contract`, the checkpoint is judged against exactly that handle. `registry` is by
@@ -46,7 +48,10 @@ def inspect(
             return refused(source, component, refusal, nearest=wanted.handle if wanted else None)
         # If a tensor is held twice, the grouping saw both copies, and only one counts.
         groups = group_tensors(checkpoint.tensors, registry.sidecar_names) if checkpoint.held_twice else grouping.finish()
-        return identify(checkpoint, registry, groups, wanted)
+        inspection = identify(checkpoint, registry, groups, wanted)
+        if inspection.facts is not None and inspection.facts.whole_tree and inspection.accepted:
+            return judge_values(inspection, tensor_bytes(source, checkpoint), asked=wanted is not None)
+        return inspection
     finally:
         if collecting:
             gc.enable()

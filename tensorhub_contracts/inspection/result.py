@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Literal
 
 import attrs
 
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
 from tensorhub_contracts.errors import Refusal, Violation
+from tensorhub_contracts.inspection.account import Account, account_of
 from tensorhub_contracts.inspection.candidates import Candidates
 from tensorhub_contracts.inspection.exclusions import ExclusionReport
 from tensorhub_contracts.inspection.grouping import TensorGroups
 from tensorhub_contracts.inspection.notes import notes
 from tensorhub_contracts.inspection.unit_matching import UnitLayout
 from tensorhub_contracts.readable import Readable
+from tensorhub_contracts.refusal_codes import explanations
 from tensorhub_contracts.registry.contract import Contract
+
+#: What an inspection came to.
+State = Literal["proved", "refused", "unjudged"]
 
 
 @attrs.frozen(repr=False)
@@ -49,6 +55,8 @@ class Inspection(Readable):
     #: What was read, and its tensors in groups; None if the container itself was refused.
     checkpoint: Checkpoint | None = None
     groups: TensorGroups | None = None
+    #: The tensors of which a few values were read: of FP8 values that nothing scales and nothing declares.
+    values_read: tuple[str, ...] = ()
     exclusions: ExclusionReport = attrs.field(factory=ExclusionReport)
     #: What the verdict rests on, and the facts of the judged contract.
     candidates: Candidates | None = None
@@ -58,6 +66,23 @@ class Inspection(Readable):
     def resembles(self) -> tuple[str, ...]:
         """The contracts that the bytes of all units look like, whatever is declared, or else those of some units."""
         return self.candidates.resembles if self.candidates is not None else ()
+
+    @property
+    def state(self) -> State:
+        """Whether a contract was proved, the checkpoint is refused for good, or something could not be read and nothing is known.
+
+        What could not be read is no verdict: a checkpoint is `unjudged` if that is all that is wrong with it.
+        """
+        if self.contract is not None:
+            return "proved"
+        return "unjudged" if all(explanations()[each.code].unjudged for each in self.violations) else "refused"
+
+    @cached_property
+    def account(self) -> Account | None:
+        """Every tensor by what it is in the judged contract, or refused; None if the container itself was refused."""
+        if self.candidates is None or self.facts is None:
+            return None
+        return account_of(self.candidates, self.facts, self.violations)
 
     @cached_property
     def notes(self) -> tuple[str, ...]:

@@ -10,9 +10,9 @@ from tensorhub_contracts.inspection.candidates import Candidates
 from tensorhub_contracts.inspection.declared_block import block_contradictions, declared_block
 from tensorhub_contracts.inspection.grouping import TensorGroups
 from tensorhub_contracts.inspection.mixed import mixed_violations
-from tensorhub_contracts.inspection.undescribed import unexplained_violations
+from tensorhub_contracts.inspection.unexplained.undescribed import unexplained_violations
+from tensorhub_contracts.inspection.unexplained.unknown_scales import unknown_scale_violations
 from tensorhub_contracts.inspection.unit_violations import orphan_violations, packed_violations, unit_violations
-from tensorhub_contracts.inspection.unknown_scales import unknown_scale_violations
 from tensorhub_contracts.registry.contract import Contract
 
 

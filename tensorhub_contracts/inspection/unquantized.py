@@ -14,6 +14,11 @@ def count_of_other_dtypes(groups: TensorGroups, contract: Contract) -> int:
     return len(_tensors_of_other_dtypes(groups, contract))
 
 
+def names_of_other_dtypes(groups: TensorGroups, contract: Contract) -> list[str]:
+    """Return the names of those tensors."""
+    return [name for name, _, _ in _tensors_of_other_dtypes(groups, contract)]
+
+
 def unquantized_violations(checkpoint: Checkpoint, groups: TensorGroups, contract: Contract) -> list[Violation]:
     """Return a violation for each of those, or a single `layout-mixed` if a plain checkpoint mixes matrix dtypes.
 

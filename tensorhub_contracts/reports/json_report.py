@@ -9,8 +9,9 @@ import attrs
 from tensorhub_contracts._version import __version__
 from tensorhub_contracts.documents import compact_json
 from tensorhub_contracts.errors import Violation, writable
+from tensorhub_contracts.inspection.account import Account
 from tensorhub_contracts.inspection.prefixes import is_multi_token_prediction, layer_count
-from tensorhub_contracts.inspection.result import Inspection
+from tensorhub_contracts.inspection.result import Inspection, State
 from tensorhub_contracts.reports.summary import GridRow, PrefixRow, grid_rows, prefix_rows
 
 REPORT_VERSION = 1
@@ -69,11 +70,16 @@ class InspectionReport:
 
     path: str
     component: str
+    #: `accepted` is true for `proved` alone. What is `unjudged` could not be read, and may be asked again.
+    state: State
     accepted: bool
     contract: ContractReport | None
     nearest: str | None
     resembles: tuple[str, ...]
     checkpoint: CheckpointReport | None
+    account: Account | None
+    #: The tensors of which a few values were read; headers tell everything else.
+    values_read: tuple[str, ...]
     violations: tuple[Violation, ...]
     notes: tuple[str, ...]
     proved: tuple[str, ...]
@@ -109,11 +115,14 @@ def inspection_report(inspection: Inspection) -> InspectionReport:
     return InspectionReport(
         path=writable(inspection.path),
         component=inspection.component,
+        state=inspection.state,
         accepted=inspection.accepted,
         contract=ContractReport(inspection.contract, inspection.digest or "") if inspection.contract else None,
         nearest=inspection.nearest,
         resembles=inspection.resembles,
         checkpoint=_checkpoint(inspection),
+        account=inspection.account,
+        values_read=inspection.values_read,
         violations=inspection.violations,
         notes=inspection.notes,
         proved=inspection.proved,

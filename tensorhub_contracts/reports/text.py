@@ -26,6 +26,8 @@ def _lines(inspection: Inspection) -> Iterator[str]:
     yield click.style(printable(title), bold=True)
     if inspection.contract is not None:
         yield f"  contract  {click.style(inspection.contract, fg='green', bold=True)}  {inspection.digest}"
+    elif inspection.state == "unjudged":
+        yield f"  contract  {click.style('UNJUDGED', fg='yellow', bold=True)}: something could not be read"
     elif inspection.nearest is not None:
         yield f"  contract  {click.style('REFUSED', fg='red', bold=True)}, judged against {inspection.nearest}"
     else:
@@ -55,6 +57,9 @@ def _facts(inspection: Inspection, predicting: int) -> Iterator[str]:
     shards = "1 shard" if len(checkpoint.shards) == 1 else f"{len(checkpoint.shards):,} shards"
     read = f"{size_in_words(payload)}, of which {size_in_words(checkpoint.bytes_read)} were read"
     yield f"  tensors   {checkpoint.tensor_count:,} in {shards}, {read}"
+    if inspection.account is not None:
+        rows = [row for row in inspection.account.rows if row.tensors]
+        yield "  account   " + ", ".join(f"{row.kind} {row.tensors:,} ({size_in_words(row.bytes)})" for row in rows)
     if inspection.unit_count:
         also = f", {predicting:,} of them in multi-token prediction (MTP)" if predicting else ""
         yield f"  units     {inspection.unit_count:,}{also}"

@@ -91,7 +91,7 @@ def test_exit_handlers_run_and_what_they_print_is_written() -> None:
     assert ended.stdout.endswith("handled\n")
 
 
-@pytest.mark.parametrize(("arguments", "code"), [(("--version",), 0), (("explain", "no-such-code"), 2), (("inspect", "/dev/null"), 1)])
+@pytest.mark.parametrize(("arguments", "code"), [(("--version",), 0), (("explain", "no-such-code"), 2), (("inspect", "/dev/null"), 4)])
 def test_every_exit_code_arrives(arguments: tuple[str, ...], code: int) -> None:
     assert tensorhub(*arguments).code == code
     assert script(AS_THE_SCRIPT, *arguments).returncode == code

@@ -103,10 +103,16 @@ def test_a_folder_without_weights_exits_with_1(tmp_path: Path) -> None:
     assert "checkpoint-without-weights" in run.out
 
 
-def test_a_contract_without_decoder_exits_with_1(tmp_path: Path) -> None:
-    run = tensorhub("inspect", recognized_tree(tmp_path / "tree"))
-    assert run.code == 1
-    assert "contract-without-decoder" in run.out
+def test_what_it_is_and_who_can_run_it_are_two_questions(tmp_path: Path) -> None:
+    tree = recognized_tree(tmp_path / "tree")
+    proved = tensorhub("inspect", tree)
+    assert proved.code == 0
+    assert "no decoder installed here" in proved.out
+    asked = tensorhub("inspect", tree, "--decodable")
+    assert asked.code == 1
+    assert "contract-without-decoder" in asked.out
+    assert tensorhub("inspect", accepted_tree(tmp_path / "other"), "--decodable").code == 0
+    assert tensorhub("artifact", tree).code == 0
 
 
 def test_a_major_ahead_of_the_registry_exits_with_1(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def same(found: torch.Tensor, expected: bytes) -> bool:
 @pytest.mark.parametrize(("lane", "dtype"), [("fp8-w8a16", "BF16"), ("fp8-w8a16+compiled", "F16"), ("fp8-w8a32", "F32")])
 @pytest.mark.parametrize("contract", QUANTIZED)
 def test_what_is_loaded_is_the_formula(contract: str, lane: str, dtype: str, tmp_path: Path) -> None:
-    loaded = load(sample(tmp_path, contract), lane=lane, dtype=dtype, resident=False)
+    loaded = load(sample(tmp_path, contract), contract=contract, lane=lane, dtype=dtype, resident=False)  # by name: all codes occur
     facts = load_registry().contracts[contract]
     units = list(sample_units(facts))
     for unit in units:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from tensorhub_contracts.commands.handles import HandleType
 from tensorhub_contracts.commands.outputs import Output, chosen_outputs, output_option
 from tensorhub_contracts.errors import Refusal
 from tensorhub_decoders.commands.options import apply, component_option, inspect_source, require_torch
@@ -18,9 +19,18 @@ from tensorhub_decoders.converting.decode import decode, decoded_contracts, plan
 @click.argument("destination", metavar="DST", type=click.Path(path_type=Path))
 @click.option("--to", "contract", required=True, type=click.Choice(decoded_contracts()), help="The contract that DST is to be in.")
 @click.option("--allow-nan", is_flag=True, help="Keep NaN that the weights of SRC hold. Without it, they are refused.")
+@click.option("--contract", "source_contract", type=HandleType(), help="Accept exactly this contract of SRC, and refuse every other.")
 @component_option("Decode")
 @output_option(("text", "json"))
-def command(source: Path, destination: Path, contract: str, allow_nan: bool, component: str, outputs: tuple[Output, ...]) -> None:
+def command(
+    source: Path,
+    destination: Path,
+    contract: str,
+    allow_nan: bool,
+    source_contract: str | None,
+    component: str,
+    outputs: tuple[Output, ...],
+) -> None:
     """Decode the quantized checkpoint SRC, and write it to the new folder DST as an unquantized one.
 
     SRC is in a contract that an installed decoder upcasts, shipped or of a plugin: the one that loading takes decodes it. If
@@ -37,7 +47,7 @@ def command(source: Path, destination: Path, contract: str, allow_nan: bool, com
     outputs = chosen_outputs(outputs)
     require_torch("decode")
     try:
-        inspected = inspect_source(source, component)
+        inspected = inspect_source(source, component, source_contract)
         decoding = plan_decoding(inspected, contract, allow_nan=allow_nan)
         announce(f"casting to {decoding.dtype.lower()}, as the units are,", decoding.plan.steps("cast"))
         decoded = apply("decoding", lambda progress: decode(inspected, decoding, destination, progress))

@@ -36,7 +36,7 @@ def component_option(verb: str) -> Callable[[Callable[..., None]], Callable[...,
     return click.option("--component", default="", metavar="NAME", help=help_text)
 
 
-def inspect_source(path: Path, component: str) -> Inspection:
+def inspect_source(path: Path, component: str, contract: str | None = None) -> Inspection:
     """Return the inspection of the source, or of a component of it, with a bar on a terminal.
 
     Raises a usage error if nothing is there, and `Refusal`: for a pipeline without a component, too, wherever its weights lie.
@@ -50,7 +50,7 @@ def inspect_source(path: Path, component: str) -> Inspection:
             [Violation(code="component-required", object=str(path), expected="one component of a pipeline", found=found, remedy=remedy)]
         )
     with progress_bar("reading headers") as progress:
-        return inspect(path, component, progress=progress).require()
+        return inspect(path, component, contract=contract, progress=progress).require()
 
 
 def apply(words: str, conversion: Callable[[Callable[[int, int], None] | None], ConversionResult]) -> ConversionResult:

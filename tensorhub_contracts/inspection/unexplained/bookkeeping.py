@@ -88,7 +88,7 @@ def _explained(name: str, geometry: Geometry, words: BookkeepingWords, scales: _
     if math.prod(shape) <= 1:
         return dtype in _WIDE or not beside_unit  # a counter; of fewer bits beside a weight, it could be its exponent
     if dtype == "C64":
-        return not said.isdisjoint(words.rotations)
+        return len(shape) == 1 or not said.isdisjoint(words.rotations)
     if beside_unit or (scales.are_beside(name) and not (table and dtype in _WIDE)):
         return False
     if dtype in _WIDE:

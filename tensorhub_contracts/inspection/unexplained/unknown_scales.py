@@ -52,9 +52,9 @@ def _pairs(candidates: Candidates, contract: Contract) -> Iterator[tuple[str, st
         module, _, leaf = name.rpartition(".")
         if leaf.endswith(_COMPANIONS):
             continue
-        beside = [module + suffix for suffix in suffixes]
+        beside = [module, *(module + suffix for suffix in suffixes)]
         if name in groups.unquantized:
-            beside += _sharing_words(leaf, bare.get(module, ()))
+            beside += _sharing_name(leaf, bare.get(module, ()))
         weight = next((each for each in beside if each != name and each in in_contract), None)
         if weight is not None and _fits(tensors[name], tensors[weight]):
             yield name, weight
@@ -85,8 +85,9 @@ def _bare_units(candidates: Candidates, contract: Contract) -> dict[str, list[st
     return found
 
 
-def _sharing_words(leaf: str, weights: Iterable[str]) -> Iterator[str]:
-    """Yield the bare parameters whose scale a tensor of this name could be: `gate_up_scale` could be that of `gate_up_proj`."""
+def _sharing_name(leaf: str, weights: Iterable[str]) -> Iterator[str]:
+    """Yield the bare parameters whose scale a tensor of this name could be: `w1_s` that of `w1`, `gate_up_scale` that of `gate_up_proj`."""
+    yield from (weight for weight in weights if leaf.startswith(((own := weight.rpartition(".")[2]) + "_", own + ":")))
     if not _SCALE_WORDS.search(leaf.lower()):
         return
     words = {word for word in _WORDS.findall(leaf.lower()) if not _SCALE_WORDS.search(word)}
