@@ -6,7 +6,7 @@ import os
 import stat
 from typing import Final
 
-from tensorhub_contracts.checkpoints.paths import last_name
+from tensorhub_contracts.checkpoints.paths import NOTHING, folder_of, is_folder, last_name
 from tensorhub_contracts.errors import Refusal, Violation
 
 #: More than any index or configuration file has: the index of a checkpoint with a million tensors takes 150 MB.
@@ -65,11 +65,41 @@ def unreadable(path: str | os.PathLike[str], error: OSError | ValueError, *, nam
 
 
 def exists_or_dangles(path: str | os.PathLike[str]) -> bool:
-    """Whether anything lies at the path, a broken link included. A path that no file can have is one where nothing lies."""
+    """Whether anything lies at the path, a broken link included. A path that no file can have is one where nothing lies.
+
+    Raises `Refusal` (`folder-unreadable`) where the folder lets nobody look.
+    """
     try:
-        return os.path.lexists(path)
+        os.lstat(path)
     except ValueError:
         return False
+    except OSError as error:
+        if error.errno in NOTHING:
+            return False
+        raise folder_unreadable(folder_of(os.fspath(path)), error) from error
+    return True
+
+
+def list_folder(path: str) -> list[str]:
+    """Return the names in a folder, sorted; raise `Refusal` (`folder-unreadable`) where the operating system lists none."""
+    try:
+        return sorted(os.listdir(path))
+    except (OSError, ValueError) as error:
+        raise folder_unreadable(path, error) from error
+
+
+def known_folder(path: str) -> bool:
+    """Whether a path leads to a folder; raises `Refusal` (`folder-unreadable`) where that cannot be found out."""
+    try:
+        return is_folder(path)
+    except OSError as error:
+        raise folder_unreadable(path, error) from error
+
+
+def folder_unreadable(path: str, error: OSError | ValueError) -> Refusal:
+    """Return the refusal for a folder that cannot be listed, or in which nothing can be looked at."""
+    found = getattr(error, "strerror", None) or str(error)
+    return Refusal([Violation(code="folder-unreadable", object=path, expected="a folder that can be listed and entered", found=found)])
 
 
 def _kind_of_node(mode: int) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
 from tensorhub_contracts.checkpoints.config_files import DeclarationSource, read_declarations
-from tensorhub_contracts.checkpoints.files import exists_or_dangles
+from tensorhub_contracts.checkpoints.files import exists_or_dangles, folder_unreadable
 from tensorhub_contracts.checkpoints.geometry import Geometry
 from tensorhub_contracts.checkpoints.header import Header, Source, read_header
 from tensorhub_contracts.checkpoints.paths import folder_of, last_name, mode_of, plain_path
@@ -43,7 +43,7 @@ def read_checkpoint(source: Source, component: str = "", *, progress: Progress |
     try:
         mode = mode_of(path)
     except OSError as error:
-        raise _not_there(path, str(error)) from error
+        raise folder_unreadable(folder_of(path), error) from error
     if not mode:
         raise _not_there(path, "nothing at that path")
     if not stat.S_ISDIR(mode):
@@ -178,7 +178,7 @@ def _twice_violation(tensor: str, holders: tuple[str, ...]) -> Violation:
 
 
 def _not_there(path: str, found: str) -> Refusal:
-    if exists_or_dangles(path):
+    if exists_or_dangles(path) and os.path.islink(path):
         found = f"a link to {os.readlink(path)}, which does not exist"
         return Refusal([Violation(code="file-broken-link", object=path, expected="a file or a folder", found=found)])
     return Refusal(

@@ -8,9 +8,9 @@ from functools import cached_property
 import attrs
 
 from tensorhub_contracts.checkpoints.geometry import NARROW_FLOAT, PACKED, WIDE_FLOAT, Geometry
-from tensorhub_contracts.registry.owned_sidecars import Held, primaries, settle_owned
 from tensorhub_contracts.readable import Readable
 from tensorhub_contracts.registry.contract import SidecarName
+from tensorhub_contracts.registry.owned_sidecars import Held, primaries, settle_owned
 from tensorhub_contracts.registry.sidecar_names import SidecarNames
 
 

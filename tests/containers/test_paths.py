@@ -14,6 +14,7 @@ STEPS = ("", ".", "..", "a", "b.c", " ", "ä")
 PATHS = sorted(
     {root + "/".join(steps) for root in ("", "/", "//", "///", "./") for length in (1, 2, 3) for steps in product(STEPS, repeat=length)}
 )
+from tests.support.privileges import foreign_folder, without_privileges
 
 
 def test_every_path_is_spelled_as_pathlib_spells_it() -> None:
@@ -48,6 +49,12 @@ def test_what_lies_at_a_path(tmp_path: Path) -> None:
     assert [name for name in found if mode_of(str(tmp_path / name))] == ["folder", "file", "link"]
 
 
-def test_a_path_that_cannot_be_looked_at_raises(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="File name too long"):
-        mode_of(os.path.join(tmp_path, "a" * 300))
+def test_a_path_that_cannot_be_looked_at_raises() -> None:
+    with foreign_folder() as folder:
+        folder.chmod(0)
+        with without_privileges(), pytest.raises(OSError, match="Permission denied"):
+            mode_of(str(folder / "file"))
+
+
+def test_a_name_that_no_file_can_have_is_one_where_nothing_lies(tmp_path: Path) -> None:
+    assert mode_of(os.path.join(tmp_path, "a" * 300)) == 0
