@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from tensorhub_contracts.checkpoints.paths import folder_of, inside, is_folder, last_name, mode_of, plain_path
+from tests.support.privileges import foreign_folder, without_privileges
 
 STEPS = ("", ".", "..", "a", "b.c", " ", "ä")
 PATHS = sorted(
     {root + "/".join(steps) for root in ("", "/", "//", "///", "./") for length in (1, 2, 3) for steps in product(STEPS, repeat=length)}
 )
-from tests.support.privileges import foreign_folder, without_privileges
 
 
 def test_every_path_is_spelled_as_pathlib_spells_it() -> None:
