@@ -90,6 +90,10 @@ class PluginError(FaultError):
     """Plugins could not be found or are not as the caller asked for; each problem names the plugin."""
 
 
+class OutputError(TensorhubError):
+    """An answer cannot be written where it was to go: the disk is full, or the stream is closed. The environment is at fault."""
+
+
 class PluginSelectionError(TensorhubError):
     """`TENSORHUB_PLUGINS` names what is not there or is not well formed. `problems` lists every one."""
 
