@@ -11,7 +11,7 @@ from tensorhub_contracts.checkpoints.files import exists_or_dangles, read_json_f
 from tensorhub_contracts.checkpoints.paths import inside
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.readable import Readable
-from tensorhub_contracts.strict_json import Duplicates, JsonFault, parse_json
+from tensorhub_contracts.strict_json import Duplicates, JsonFault, brief, parse_json
 
 #: Where a declaration may stand; contracts name it by this word.
 DeclarationKind = Literal["quantization_config", "hf_quant_config", "params"]
@@ -81,7 +81,7 @@ def read_declarations(folder: str) -> tuple[tuple[DeclarationSource, ...], dict[
         if isinstance(declared, dict):
             sources.append(DeclarationSource(where, kind, declared))
         else:
-            violations.append(Violation(code="declaration-invalid", object=where, expected="an object", found=ascii(declared)[:80]))
+            violations.append(Violation(code="declaration-invalid", object=where, expected="an object", found=brief(declared)))
     if violations:
         raise Refusal(violations)
     return tuple(sources), contents.get("config.json", {}), size

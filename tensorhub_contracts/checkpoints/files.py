@@ -8,9 +8,10 @@ from typing import Final
 
 from tensorhub_contracts.checkpoints.paths import NOTHING, folder_of, is_folder, last_name
 from tensorhub_contracts.errors import Refusal, Violation
+from tensorhub_contracts.strict_json import LARGEST_DOCUMENT
 
-#: More than any index or configuration file has: the index of a checkpoint with a million tensors takes 150 MB.
-JSON_SIZE_LIMIT: Final = 256 * 1024 * 1024
+#: More than the index of any checkpoint has, and as much as a header may have: DeepSeek-V3's takes 9 MB.
+INDEX_SIZE_LIMIT: Final = 100_000_000
 
 _DOWNLOAD = "Download the file again and compare its size with the one that its source states."
 
@@ -38,17 +39,19 @@ def open_regular(path: str | os.PathLike[str], *, name: str) -> tuple[int, int]:
     return descriptor, status.st_size
 
 
-def read_json_file(path: str) -> bytes:
-    """Return the bytes of a JSON file; one that is larger than any is refused by its size, before it is read."""
+def read_json_file(path: str, *, limit: int = LARGEST_DOCUMENT) -> bytes:
+    """Return the bytes of a JSON or TOML file; one that is larger than any is refused by its size, before it is read."""
     descriptor, size = open_regular(path, name=path)
     with os.fdopen(descriptor, "rb") as file:
-        if size > JSON_SIZE_LIMIT:
-            remedy = "This is not the file that its name says; download it again."
-            raise _refusal("file-unreadable", path, f"at most {JSON_SIZE_LIMIT:,} bytes of JSON", f"{size:,} bytes", remedy)
-        try:
-            return file.read(size + 1)
-        except OSError as error:
-            raise unreadable(path, error, name=path) from error
+        if size <= limit:
+            try:
+                content = file.read(limit + 1)  # what grows meanwhile is not read to its end
+            except OSError as error:
+                raise unreadable(path, error, name=path) from error
+            if len(content) <= limit:
+                return content
+    remedy = "This is not the file that its name says; download it again."
+    raise _refusal("file-unreadable", path, f"at most {limit:,} bytes", f"{max(size, limit + 1):,} bytes", remedy)
 
 
 def unreadable(path: str | os.PathLike[str], error: OSError | ValueError, *, name: str) -> Refusal:

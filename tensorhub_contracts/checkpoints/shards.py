@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-from tensorhub_contracts.checkpoints.files import exists_or_dangles, known_folder, list_folder, read_json_file
+from tensorhub_contracts.checkpoints.files import INDEX_SIZE_LIMIT, exists_or_dangles, known_folder, list_folder, read_json_file
 from tensorhub_contracts.checkpoints.paths import inside, mode_of
 from tensorhub_contracts.checkpoints.shard_index import NUMBERED, missing_numbers, parse_index
 from tensorhub_contracts.errors import Refusal, Violation
@@ -81,7 +81,7 @@ def find_shards(folder: str) -> ShardSet:
 
 
 def _by_index(folder: str, index: str, indexes: list[str], files: list[str]) -> ShardSet:
-    text = read_json_file(inside(folder, index))
+    text = read_json_file(inside(folder, index), limit=INDEX_SIZE_LIMIT)
     weight_map, named = parse_index(text, name=index, files=files)
     unreached = [shard for shard in named if shard not in files or not _leads_somewhere(inside(folder, shard))]
     missing = tuple(_missing(folder, shard, index) for shard in unreached)
