@@ -7,15 +7,19 @@ classes; what it lets through, a key that no field has, is found here.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Annotated, Any, Final, TypeVar
 
 import attrs
 import msgspec
 
 from tensorhub_contracts.errors import Refusal, RegistryError, Violation
-from tensorhub_contracts.strict_json import Duplicates, JsonFault, is_text, parse_json
+from tensorhub_contracts.strict_json import LARGEST_DOCUMENT, Duplicates, JsonFault, is_text, parse_json
 
 T = TypeVar("T")
+
+#: So many faults of one document are named.
+_MOST_FAULTS: Final = 1_000
 
 #: A producer or a format, and a handle, which joins them: how both are spelled.
 SEGMENT: Final = "[a-z0-9]+(?:-[a-z0-9]+)*"
@@ -39,12 +43,15 @@ def read_document(text: str | bytes, kind: type[T], *, name: str, what: str, rem
     `what` says what is expected, for messages. Raises `Refusal` (`document-malformed`, with `name` as the object) for
     text that is not strict JSON, repeats a key, or is not a `kind`.
     """
+    if len(text) > LARGEST_DOCUMENT:
+        raise malformed(name, what, f"{len(text):,} bytes, and no document has more than {LARGEST_DOCUMENT:,}", remedy)
     try:
         content = parse_json(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text)
-        faults = list(_repeated(content, "$"))
+        faults = list(islice(_repeated(content, "$"), _MOST_FAULTS))
         if not faults:
             document = msgspec.convert(content, kind)
-            faults = [f"unknown field `{key}` - at `{path}`" for path, key in _unknown_keys(content, document, "$")]
+            unknown = islice(_unknown_keys(content, document, "$"), _MOST_FAULTS)
+            faults = [f"unknown field `{key}` - at `{path}`" for path, key in unknown]
         if faults:
             raise JsonFault("; ".join(faults))
         return document

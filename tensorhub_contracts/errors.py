@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
+from typing import Final
 
 import attrs
 
@@ -17,6 +19,20 @@ def writable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+#: A refusal lists so many violations at most, and says how many more there are.
+MOST_VIOLATIONS: Final = 10_000
+
+#: A text of a violation has so many characters at most: names come from files, and one may be 90 MB long.
+MOST_CHARACTERS: Final = 2_000
+
+
+def shown(text: str) -> str:
+    """Return the text of a violation: cut where it is very long, and in characters that UTF-8 can hold."""
+    if len(text) > MOST_CHARACTERS:
+        text = f"{text[:MOST_CHARACTERS]}... ({len(text):,} characters)"
+    return writable(text)
+
+
 @attrs.frozen(repr=False)
 class Violation(Readable):
     """One reason for a refusal."""
@@ -24,17 +40,17 @@ class Violation(Readable):
     #: One of the closed list in `refusal_codes.toml`.
     code: str
     #: The tensor, file, key or handle that is wrong.
-    object: str = attrs.field(converter=writable)
-    expected: str = attrs.field(converter=writable)
-    found: str = attrs.field(converter=writable)
+    object: str = attrs.field(converter=shown)
+    expected: str = attrs.field(converter=shown)
+    found: str = attrs.field(converter=shown)
     #: What to do: what the list says of the code, unless the place knows more.
     remedy: str = attrs.field(default="")
     #: The file that holds it, where there is one.
-    shard: str = attrs.field(default="", converter=writable)
+    shard: str = attrs.field(default="", converter=shown)
     #: The contract whose way of writing the object was found, or empty.
     resembles: str = ""
     #: The part of a pipeline that it is about, where several are judged at once.
-    component: str = attrs.field(default="", converter=writable)
+    component: str = attrs.field(default="", converter=shown)
 
     def __attrs_post_init__(self) -> None:
         if not self.remedy:
@@ -54,13 +70,19 @@ class TensorhubError(Exception):
 class Refusal(TensorhubError):
     """A typed, final answer: the input is refused, with every violation that was found, not the first.
 
-    `nearest` is the handle of the contract that the input was judged against or comes closest to, or None.
+    `nearest` is the handle of the contract that the input was judged against or comes closest to, or None. Of more than
+    `MOST_VIOLATIONS` the first are kept and the others counted, with `unlisted` that were counted before: the last
+    violation says how many.
     """
 
     retryable = False
 
-    def __init__(self, violations: Iterable[Violation], *, nearest: str | None = None) -> None:
-        self.violations = tuple(violations)
+    def __init__(self, violations: Iterable[Violation], *, nearest: str | None = None, unlisted: int = 0) -> None:
+        rest = iter(violations)
+        #: The violations, without the one that counts the others.
+        self.listed = tuple(islice(rest, MOST_VIOLATIONS))
+        self.unlisted = unlisted + sum(1 for _ in rest)
+        self.violations = (*self.listed, _unlisted(self.unlisted)) if self.unlisted else self.listed
         self.nearest = nearest
         super().__init__("\n".join(str(violation) for violation in self.violations))
 
@@ -68,6 +90,11 @@ class Refusal(TensorhubError):
     def codes(self) -> tuple[str, ...]:
         """The distinct codes, in the order in which they were found."""
         return tuple(dict.fromkeys(violation.code for violation in self.violations))
+
+
+def _unlisted(count: int) -> Violation:
+    expected = f"at most {MOST_VIOLATIONS:,} violations"
+    return Violation(code="violations-unlisted", object="(all)", expected=expected, found=f"{count:,} more, which are not listed")
 
 
 class FaultError(TensorhubError):
@@ -88,6 +115,10 @@ class DeclarationError(FaultError):
 
 class PluginError(FaultError):
     """Plugins could not be found or are not as the caller asked for; each problem names the plugin."""
+
+
+class OutputError(TensorhubError):
+    """An answer cannot be written where it was to go: the disk is full, or the stream is closed. The environment is at fault."""
 
 
 class PluginSelectionError(TensorhubError):

@@ -11,7 +11,7 @@ from tensorhub_contracts.checkpoints.files import exists_or_dangles, read_json_f
 from tensorhub_contracts.checkpoints.paths import inside
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.readable import Readable
-from tensorhub_contracts.strict_json import Duplicates, JsonFault, parse_json
+from tensorhub_contracts.strict_json import Duplicates, JsonFault, brief, parse_json
 
 #: Where a declaration may stand; contracts name it by this word.
 DeclarationKind = Literal["quantization_config", "hf_quant_config", "params", "other"]
@@ -144,7 +144,7 @@ class _Place(Readable):
             where = f"{self.where}: {key}"
             yield Violation(code="declaration-invalid", object=where, expected="each key once", found="the key more than once")
         if self.value is not None and self.kind != "other" and not isinstance(self.value, dict):
-            yield Violation(code="declaration-invalid", object=self.where, expected="an object", found=ascii(self.value)[:80])
+            yield Violation(code="declaration-invalid", object=self.where, expected="an object", found=brief(self.value))
 
 
 def _places(file: str, content: Mapping[str, Any]) -> Iterator[_Place]:

@@ -6,11 +6,12 @@ import os
 import stat
 from typing import Final
 
-from tensorhub_contracts.checkpoints.paths import last_name
+from tensorhub_contracts.checkpoints.paths import NOTHING, folder_of, is_folder, last_name
 from tensorhub_contracts.errors import Refusal, Violation
+from tensorhub_contracts.strict_json import LARGEST_DOCUMENT
 
-#: More than any index or configuration file has: the index of a checkpoint with a million tensors takes 150 MB.
-JSON_SIZE_LIMIT: Final = 256 * 1024 * 1024
+#: More than the index of any checkpoint has, and as much as a header may have: DeepSeek-V3's takes 9 MB.
+INDEX_SIZE_LIMIT: Final = 100_000_000
 
 _DOWNLOAD = "Download the file again and compare its size with the one that its source states."
 
@@ -38,17 +39,19 @@ def open_regular(path: str | os.PathLike[str], *, name: str) -> tuple[int, int]:
     return descriptor, status.st_size
 
 
-def read_json_file(path: str) -> bytes:
-    """Return the bytes of a JSON file; one that is larger than any is refused by its size, before it is read."""
+def read_json_file(path: str, *, limit: int = LARGEST_DOCUMENT) -> bytes:
+    """Return the bytes of a JSON or TOML file; one that is larger than any is refused by its size, before it is read."""
     descriptor, size = open_regular(path, name=path)
     with os.fdopen(descriptor, "rb") as file:
-        if size > JSON_SIZE_LIMIT:
-            remedy = "This is not the file that its name says; download it again."
-            raise _refusal("file-unreadable", path, f"at most {JSON_SIZE_LIMIT:,} bytes of JSON", f"{size:,} bytes", remedy)
-        try:
-            return file.read(size + 1)
-        except OSError as error:
-            raise unreadable(path, error, name=path) from error
+        if size <= limit:
+            try:
+                content = file.read(limit + 1)  # what grows meanwhile is not read to its end
+            except OSError as error:
+                raise unreadable(path, error, name=path) from error
+            if len(content) <= limit:
+                return content
+    remedy = "This is not the file that its name says; download it again."
+    raise _refusal("file-unreadable", path, f"at most {limit:,} bytes", f"{max(size, limit + 1):,} bytes", remedy)
 
 
 def unreadable(path: str | os.PathLike[str], error: OSError | ValueError, *, name: str) -> Refusal:
@@ -65,11 +68,41 @@ def unreadable(path: str | os.PathLike[str], error: OSError | ValueError, *, nam
 
 
 def exists_or_dangles(path: str | os.PathLike[str]) -> bool:
-    """Whether anything lies at the path, a broken link included. A path that no file can have is one where nothing lies."""
+    """Whether anything lies at the path, a broken link included. A path that no file can have is one where nothing lies.
+
+    Raises `Refusal` (`folder-unreadable`) where the folder lets nobody look.
+    """
     try:
-        return os.path.lexists(path)
+        os.lstat(path)
     except ValueError:
         return False
+    except OSError as error:
+        if error.errno in NOTHING:
+            return False
+        raise folder_unreadable(folder_of(os.fspath(path)), error) from error
+    return True
+
+
+def list_folder(path: str) -> list[str]:
+    """Return the names in a folder, sorted; raise `Refusal` (`folder-unreadable`) where the operating system lists none."""
+    try:
+        return sorted(os.listdir(path))
+    except (OSError, ValueError) as error:
+        raise folder_unreadable(path, error) from error
+
+
+def known_folder(path: str) -> bool:
+    """Whether a path leads to a folder; raises `Refusal` (`folder-unreadable`) where that cannot be found out."""
+    try:
+        return is_folder(path)
+    except OSError as error:
+        raise folder_unreadable(path, error) from error
+
+
+def folder_unreadable(path: str, error: OSError | ValueError) -> Refusal:
+    """Return the refusal for a folder that cannot be listed, or in which nothing can be looked at."""
+    found = getattr(error, "strerror", None) or str(error)
+    return Refusal([Violation(code="folder-unreadable", object=path, expected="a folder that can be listed and entered", found=found)])
 
 
 def _kind_of_node(mode: int) -> str:

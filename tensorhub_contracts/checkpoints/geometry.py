@@ -35,6 +35,9 @@ ELEMENTS: Final = frozenset({*BITS, "F4_E2M1", "I4"})
 
 _LIMIT = 2**64
 
+#: So many dimensions of a shape are written out: more than torch and NumPy have.
+MOST_DIMENSIONS: Final = 64
+
 
 def byte_length(dtype: str, shape: tuple[int, ...]) -> int | None:
     """Return how many bytes a tensor takes, or None if no file can hold it.
@@ -82,11 +85,13 @@ class Geometries(dict[tuple[Dtype, tuple[int, ...]], Geometry]):
 
     def __missing__(self, key: tuple[Dtype, tuple[int, ...]]) -> Geometry:
         dtype, shape = key
-        possible = all(dimension >= 0 for dimension in shape)
+        possible = min(shape, default=0) >= 0
         self[key] = made = Geometry(dtype, shape, byte_length(dtype, shape) if possible else None)
         return made
 
 
 def write_shape(shape: tuple[int, ...] | list[int]) -> str:
-    """Write a shape for people and reports: `[576, 7168]`, `[]` for a scalar."""
+    """Write a shape for people and reports: `[576, 7168]`, `[]` for a scalar; of one that has very many dimensions the first."""
+    if len(shape) > MOST_DIMENSIONS:
+        return f"[{', '.join(map(str, shape[:MOST_DIMENSIONS]))}, ...] ({len(shape):,} dimensions)"
     return "[" + ", ".join(map(str, shape)) + "]"

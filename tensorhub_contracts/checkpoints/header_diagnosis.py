@@ -6,10 +6,16 @@ from typing import Any, cast
 
 from tensorhub_contracts.checkpoints.files import recognize
 from tensorhub_contracts.checkpoints.geometry import BITS, Dtype, TensorEntry, byte_length, write_shape
-from tensorhub_contracts.errors import Refusal, Violation
-from tensorhub_contracts.strict_json import Duplicates, JsonFault, is_text, parse_json
+from tensorhub_contracts.checkpoints.json_members import LONGEST_VALUE, LongValueError, Members
+from tensorhub_contracts.checkpoints.paths import last_name
+from tensorhub_contracts.errors import MOST_CHARACTERS, MOST_VIOLATIONS, Refusal, Violation, shown
+from tensorhub_contracts.strict_json import Duplicates, JsonFault, brief, is_text, object_of
 
 _FIELDS = ("dtype", "shape", "data_offsets")
+
+#: More fields than any entry has that somebody wrote.
+_MOST_FIELDS = 100
+
 _REWRITE = "Write the file again with the safetensors library, or download it again."
 _DOWNLOAD = "Download the file again and compare its size with the one that its source states."
 
@@ -17,6 +23,10 @@ _DOWNLOAD = "Download the file again and compare its size with the one that its 
 def diagnose_header(raw: bytes, *, file_size: int, name: str) -> tuple[dict[str, TensorEntry], dict[str, str]]:
     """Return entries and metadata of a header, or raise `Refusal` with every violation of the file."""
     return _Diagnosis(raw, file_size, name).run()
+
+
+class _EnoughError(Exception):
+    """So much is wrong that the rest of the header is not read."""
 
 
 class _Diagnosis:
@@ -28,64 +38,144 @@ class _Diagnosis:
         self.payload_size = file_size - 8 - len(raw)
         self.name = name
         self.violations: list[Violation] = []
+        #: How often something was wrong, also with an entry that a later one of its name replaced.
+        self.refused = 0
+        self.repeated: dict[str, None] = {}
+        self.repetitions = 0
 
     def refuse(self, code: str, obj: str, expected: str, found: str, remedy: str = _REWRITE) -> None:
-        shown = obj if is_text(obj) else ascii(obj)
+        if self.refused == MOST_VIOLATIONS:
+            raise _EnoughError
+        self.refused += 1
+        obj = shown(obj) if is_text(obj) else ascii(obj[:MOST_CHARACTERS])
         self.violations.append(
-            Violation(code=code, object=shown or "(empty name)", expected=expected, found=found, remedy=remedy, shard=self.name)
+            Violation(code=code, object=obj or "(empty name)", expected=expected, found=found, remedy=remedy, shard=self.name)
         )
 
     def run(self) -> tuple[dict[str, TensorEntry], dict[str, str]]:
-        header = self._parse()
         entries: dict[str, TensorEntry] = {}
         metadata: dict[str, str] = {}
-        if header is not None:
-            if isinstance(header, Duplicates):
-                for key in header.repeated:
-                    self.refuse("header-duplicate-key", key, "each name once", "the name more than once")
-            for key, value in header.items():
-                if key == "__metadata__":
-                    metadata = self._metadata(value)
-                elif (entry := self._entry(key, value)) is not None:
-                    entries[key] = entry
-            if not self.violations:
-                self._offsets(entries)
+        if self.raw[:1] != b"{":
+            kind = recognize(self.raw[:64])
+            found = f"{bytes(self.raw[:8])!r}" + (f": {kind}" if kind else "")
+            self.refuse("header-json", self.name, "a JSON object that begins with '{'", found)
+        else:
+            try:
+                metadata = self._members(Members.of(self.raw), entries)
+                self._name_repeated()
+                if not self.violations:
+                    self._offsets(entries)
+            except JsonFault as fault:  # nothing that was read before it says what the rest would have said
+                self.violations, self.refused = [], 0
+                self.refuse("header-json", self.name, "strict UTF-8 JSON", str(fault))
+            except LongValueError as long:
+                self._stopped(f"a value of more than {LONGEST_VALUE:,} characters at character {long.position:,}")
+            except _EnoughError:
+                self._stopped("more than these")
         if self.violations:
             raise Refusal(self.violations)
         return entries, metadata
 
-    def _parse(self) -> dict[str, Any] | None:
-        if self.raw[:1] != b"{":
-            kind = recognize(self.raw)
-            found = f"{bytes(self.raw[:8])!r}" + (f": {kind}" if kind else "")
-            self.refuse("header-json", self.name, "a JSON object that begins with '{'", found)
-            return None
+    def _members(self, members: Members, entries: dict[str, TensorEntry]) -> dict[str, str]:
+        """Judge the entries one after the other into `entries`, and return the metadata: of a repeated name, the last counts."""
+        metadata: dict[str, str] = {}
+        names: set[str] = set()
+        faults: dict[str, list[Violation]] = {}
         try:
-            header = parse_json(self.raw)
-        except JsonFault as fault:
-            self.refuse("header-json", self.name, "strict UTF-8 JSON", str(fault))
-            return None
-        return cast("dict[str, Any]", header)
+            while (name := members.key()) is not None:
+                if name in names:
+                    self._repeats(name)
+                    entries.pop(name, None)
+                names.add(name)
+                faults[name] = self.violations = []
+                if name == "__metadata__":
+                    metadata = self._metadata(members)
+                elif (entry := self._entry(name, self._fields(members))) is not None:
+                    entries[name] = entry
+                if not self.violations:
+                    del faults[name]
+        finally:
+            self.violations = [each for listed in faults.values() for each in listed]
+        members.end()
+        return metadata
 
-    def _metadata(self, value: Any) -> dict[str, str]:
+    def _repeats(self, name: str) -> None:
+        """Note a repeated name, which is named once; each repetition counts towards what is enough."""
+        self.repeated.setdefault(name)
+        self.repetitions += 1
+        if self.repetitions >= MOST_VIOLATIONS:
+            raise _EnoughError
+
+    def _name_repeated(self) -> None:
+        listed, self.violations, self.refused = self.violations, [], 0
+        for name in self.repeated:
+            self.refuse("header-duplicate-key", name, "each name once", "the name more than once")
+        self.violations += listed[: MOST_VIOLATIONS - len(self.violations)]
+        self.repeated.clear()
+
+    def _stopped(self, found: str) -> None:
+        """Say that the rest of the header was not read; the list of violations may be full."""
+        expected = f"at most {MOST_VIOLATIONS:,} violations, and values that belong in a header"
+        found += "; the rest of the header was not read"
+        self._name_repeated()
+        self.violations.append(
+            Violation(code="violations-unlisted", object=last_name(self.name), expected=expected, found=found, shard=self.name)
+        )
+
+    def _fields(self, members: Members) -> Any:
+        """Read the value of an entry; an object that is very long is walked over, in case a shape has very many dimensions."""
+        try:
+            return members.value()
+        except LongValueError:
+            if not members.at_object:
+                raise
+        fields: list[tuple[str, Any]] = []
+        inner = members.inner()
+        while (key := inner.key()) is not None:
+            if len(fields) == _MOST_FIELDS:
+                raise LongValueError(inner.position)
+            fields.append((key, inner.value()))
+        members.leave(inner)
+        return object_of(fields)
+
+    def _metadata(self, members: Members) -> dict[str, str]:
         """`__metadata__` is absent, null, or an object of strings."""
-        if value is None:
+        if not members.at_object:
+            value = members.value()
+            if value is not None:
+                self.refuse("header-metadata", "__metadata__", "an object of strings", _kind(value))
             return {}
-        if type(value) not in (dict, Duplicates):
-            self.refuse("header-metadata", "__metadata__", "an object of strings", _kind(value))
-            return {}
-        if value and set(value) <= {*_FIELDS} and any(type(each) is not str for each in value.values()):
+        metadata: dict[str, str] = {}
+        wrong: dict[str, str] = {}
+        repeated: dict[str, None] = {}
+        inner = members.inner()
+        while (key := inner.key()) is not None:
+            value = inner.value()
+            if key in metadata or key in wrong:
+                repeated.setdefault(key)
+                wrong.pop(key, None)
+            if type(value) is str:
+                metadata[key] = value
+            else:
+                wrong[key] = _kind(value)
+                metadata.pop(key, None)
+            if len(wrong) + len(repeated) > MOST_VIOLATIONS:
+                break
+        members.leave(inner)
+        self._judge_metadata(metadata, wrong, repeated)
+        return metadata
+
+    def _judge_metadata(self, metadata: dict[str, str], wrong: dict[str, str], repeated: dict[str, None]) -> None:
+        if wrong and {*metadata, *wrong} <= {*_FIELDS}:
             self.refuse("header-metadata", "__metadata__", "an object of strings: the name is reserved", "a tensor of that name")
-            return {}
-        if isinstance(value, Duplicates):
-            for key in value.repeated:
-                self.refuse("header-duplicate-key", f"__metadata__.{key}", "each key once", "the key more than once")
-        for key, each in value.items():
-            if type(each) is not str:
-                self.refuse("header-metadata", f"__metadata__.{key}", "a string", _kind(each))
-            elif not is_text(key) or not is_text(each):
+            return
+        for key in repeated:
+            self.refuse("header-duplicate-key", f"__metadata__.{key}", "each key once", "the key more than once")
+        for key, kind in wrong.items():
+            self.refuse("header-metadata", f"__metadata__.{key}", "a string", kind)
+        for key, value in metadata.items():
+            if not is_text(key) or not is_text(value):
                 self.refuse("header-json", f"__metadata__.{key}", "text", "a lone surrogate, which is not a character")
-        return dict(value)
 
     def _entry(self, name: str, value: Any) -> TensorEntry | None:
         """An entry has exactly a dtype, a shape and two offsets; a field that we do not know might change the meaning."""
@@ -101,7 +191,7 @@ class _Diagnosis:
         for missing in (key for key in _FIELDS if key not in value):
             self.refuse("header-entry", name, "the fields dtype, shape and data_offsets", f"no {missing}")
         for extra in (key for key in value if key not in _FIELDS):
-            self.refuse("header-entry", name, "the fields dtype, shape and data_offsets and no other", f"the field {extra!r}")
+            self.refuse("header-entry", name, "the fields dtype, shape and data_offsets and no other", f"the field {extra[:80]!r}")
         dtype, shape, offsets = (value.get(key) for key in _FIELDS)
         if "dtype" in value and (type(dtype) is not str or dtype not in BITS):
             self.refuse("dtype-unknown", name, "a dtype of safetensors 0.8, in capitals", _kind(dtype))
@@ -152,13 +242,12 @@ class _Diagnosis:
 
 
 def _sizes(value: Any) -> bool:
-    return type(value) is list and all(type(each) is int and 0 <= each < 2**64 for each in value)
+    """Whether a value is a list of sizes; whole columns are looked at, since a shape may have millions of dimensions."""
+    return type(value) is list and set(map(type, value)) <= {int} and (not value or (min(value) >= 0 and max(value) < 2**64))
 
 
 def _kind(value: Any) -> str:
+    """Write a value in 80 characters at most, without writing out more of it than that."""
     if value is None:
         return "null"
-    if isinstance(value, dict):
-        return "an object"
-    text = ascii(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    return "an object" if isinstance(value, dict) else brief(value)

@@ -7,8 +7,9 @@ import os
 import stat
 from typing import Final
 
-#: What says that nothing lies at a path: it is not there, something on the way is no folder, its links lead in a circle.
-_NOTHING: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+#: What says that nothing lies at a path: it is not there, something on the way is no folder, its links lead in a circle, or no
+#: file can have such a name.
+NOTHING: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 
 
 def plain_path(path: str | os.PathLike[str]) -> str:
@@ -41,7 +42,7 @@ def mode_of(path: str) -> int:
     except ValueError:  # a path that no file can have
         return 0
     except OSError as error:
-        if error.errno in _NOTHING:
+        if error.errno in NOTHING:
             return 0
         raise
 

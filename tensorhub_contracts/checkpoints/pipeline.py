@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from tensorhub_contracts.checkpoints.files import exists_or_dangles, read_json_file
+from tensorhub_contracts.checkpoints.files import exists_or_dangles, known_folder, list_folder, read_json_file
 from tensorhub_contracts.checkpoints.paths import inside, is_folder, last_name, plain_path
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.strict_json import Duplicates, JsonFault, parse_json
@@ -45,10 +45,10 @@ def component_folder(path: str | os.PathLike[str], component: str) -> str:
     known = (
         _listed(root)
         if exists_or_dangles(inside(root, _MODEL_INDEX))
-        else tuple(name for name in sorted(os.listdir(root)) if is_folder(inside(root, name)))
+        else tuple(name for name in list_folder(root) if known_folder(inside(root, name)))
     )
     plain = component not in (".", "..") and not set(component) & {"/", "\\", "\0"}
-    if not plain or component not in known or not is_folder(inside(root, component)):
+    if not plain or component not in known or not known_folder(inside(root, component)):
         found = f"the components {', '.join(known)}" if known else "no component"
         if plain and component in known:
             found = "no such folder, although model_index.json lists it"
@@ -92,9 +92,12 @@ def _listed(root: str) -> tuple[str, ...]:
 
 
 def _ought_to_hold_weights(folder: str) -> bool:
-    if not is_folder(folder):
+    try:
+        if not is_folder(folder):
+            return True
+        names = os.listdir(folder)
+    except OSError:  # inspecting it says why nobody may look
         return True
-    names = os.listdir(folder)
     return "config.json" in names or any(name.endswith(_WEIGHTS) for name in names)
 
 

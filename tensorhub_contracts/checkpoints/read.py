@@ -9,14 +9,14 @@ from typing import Any
 
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
 from tensorhub_contracts.checkpoints.config_files import DeclarationSource, declared_in_metadata, read_declarations
-from tensorhub_contracts.checkpoints.files import exists_or_dangles
+from tensorhub_contracts.checkpoints.files import exists_or_dangles, folder_unreadable
 from tensorhub_contracts.checkpoints.geometry import Geometry
 from tensorhub_contracts.checkpoints.header import Header, Source, read_header
 from tensorhub_contracts.checkpoints.paths import folder_of, last_name, mode_of, plain_path
 from tensorhub_contracts.checkpoints.pipeline import component_folder
 from tensorhub_contracts.checkpoints.shard_index import NUMBERED, disagreements
 from tensorhub_contracts.checkpoints.shards import ShardSet, find_shards
-from tensorhub_contracts.errors import Refusal, Violation
+from tensorhub_contracts.errors import MOST_VIOLATIONS, Refusal, Violation
 
 #: Called after each header with how many have been read and how many there are.
 Progress = Callable[[int, int], None]
@@ -43,7 +43,7 @@ def read_checkpoint(source: Source, component: str = "", *, progress: Progress |
     try:
         mode = mode_of(path)
     except OSError as error:
-        raise _not_there(path, str(error)) from error
+        raise folder_unreadable(folder_of(path), error) from error
     if not mode:
         raise _not_there(path, "nothing at that path")
     if not stat.S_ISDIR(mode):
@@ -52,14 +52,14 @@ def read_checkpoint(source: Source, component: str = "", *, progress: Progress |
         return _read_single_file(path, visit)
     folder = component_folder(path, component)
     shard_set = find_shards(folder)
-    headers, violations, agreed = _read_headers(folder, shard_set, progress, visit)
+    headers, violations, unlisted, agreed = _read_headers(folder, shard_set, progress, visit)
     violations = [*shard_set.missing, *violations]
     try:
         declarations, config, size = read_declarations(folder)
     except Refusal as refusal:
         declarations, config, size = (), {}, 0
         violations += refusal.violations
-    return _assemble(path, component, shard_set, headers, declarations, config, size, violations, agreed=agreed)
+    return _assemble(path, component, shard_set, headers, declarations, config, size, violations, unlisted=unlisted, agreed=agreed)
 
 
 def _read_single_file(path: str, visit: Visit | None) -> Checkpoint:
@@ -85,13 +85,14 @@ def _show(header: Header, visit: Visit | None) -> None:
 
 def _read_headers(
     folder: str, shard_set: ShardSet, progress: Progress | None, visit: Visit | None
-) -> tuple[dict[str, Header], list[Violation], bool]:
-    """Read every header; return them, what is wrong with them, and whether the index agrees with all of them.
+) -> tuple[dict[str, Header], list[Violation], int, bool]:
+    """Read every header; return them, what is wrong with them, how much more is, and whether the index agrees with all of them.
 
     The index agrees if it puts every tensor of a header into that shard, and names as many tensors as there are.
     """
     headers: dict[str, Header] = {}
     violations: list[Violation] = []
+    unlisted = 0
     weight_map = shard_set.weight_map or {}
     agreed = True
     prefix = folder + os.sep
@@ -101,10 +102,13 @@ def _read_headers(
             agreed = agreed and set(map(weight_map.get, header.tensors)) <= {shard}
             _show(header, visit)
         except Refusal as refusal:
-            violations += refusal.violations
+            if len(violations) < MOST_VIOLATIONS:
+                violations += refusal.violations
+            else:
+                unlisted += len(refusal.violations)
         if progress is not None:
             progress(number, len(shard_set.shards))
-    return headers, violations, agreed and len(weight_map) == sum(len(header.tensors) for header in headers.values())
+    return headers, violations, unlisted, agreed and len(weight_map) == sum(len(header.tensors) for header in headers.values())
 
 
 def _assemble(
@@ -117,6 +121,7 @@ def _assemble(
     config_size: int,
     violations: Sequence[Violation] = (),
     *,
+    unlisted: int = 0,
     agreed: bool = False,
 ) -> Checkpoint:
     """Put a checkpoint together; `agreed` says that index and headers were found to agree.
@@ -133,7 +138,7 @@ def _assemble(
         twice = _held_twice(headers) if len(headers) > 1 else {}
         shard_of, disagreeing = _settle(headers, twice, shard_set)
     if violations or disagreeing:
-        raise Refusal([*violations, *disagreeing])
+        raise Refusal([*violations, *disagreeing], unlisted=unlisted)
     return Checkpoint(
         path=path,
         component=component,
@@ -178,7 +183,7 @@ def _twice_violation(tensor: str, holders: tuple[str, ...]) -> Violation:
 
 
 def _not_there(path: str, found: str) -> Refusal:
-    if exists_or_dangles(path):
+    if exists_or_dangles(path) and os.path.islink(path):
         found = f"a link to {os.readlink(path)}, which does not exist"
         return Refusal([Violation(code="file-broken-link", object=path, expected="a file or a folder", found=found)])
     return Refusal(

@@ -10,7 +10,7 @@ import msgspec
 
 from tensorhub_contracts.checkpoints.files import recognize
 from tensorhub_contracts.errors import Refusal, Violation
-from tensorhub_contracts.strict_json import Duplicates, JsonFault, parse_json
+from tensorhub_contracts.strict_json import Duplicates, JsonFault, brief, parse_json
 
 #: `model-00001-of-00163.safetensors`: what comes before, the number, how many there are.
 NUMBERED = re.compile(r"(.*)-(\d{1,9})-of-(\d{1,9})\.safetensors\Z", re.DOTALL)
@@ -32,7 +32,7 @@ def parse_index(text: bytes, *, name: str, files: Iterable[str] = ()) -> tuple[d
     violations += (
         Violation(
             code="index-path",
-            object=f"{tensor} -> {shard!r}",
+            object=f"{tensor} -> {_quoted(shard)}",
             expected="a plain file name that ends in .safetensors",
             found=_why(shard),
             shard=name,
@@ -125,7 +125,7 @@ def _parse_strict(text: bytes, name: str, violations: list[Violation]) -> dict[s
             refuse("index-json", key, "each key once", "the key more than once")
     for tensor, shard in weight_map.items():
         if type(shard) is not str:
-            refuse("index-path", tensor, "a plain file name that ends in .safetensors", ascii(shard)[:80])
+            refuse("index-path", tensor, "a plain file name that ends in .safetensors", brief(shard))
     return {tensor: shard for tensor, shard in weight_map.items() if type(shard) is str}
 
 
@@ -134,10 +134,15 @@ def _why(shard: str) -> str:
     if not shard:
         return "an empty name"
     if "/" in shard or "\\" in shard or "\0" in shard or shard in (".", ".."):
-        return f"a path, {shard!r}"
+        return f"a path, {_quoted(shard)}"
     if not shard.endswith(".safetensors"):
-        return f"{shard!r}, which does not end in .safetensors"
+        return f"{_quoted(shard)}, which does not end in .safetensors"
     return ""
+
+
+def _quoted(shard: str) -> str:
+    """Return a name in quotes, cut where no file system has a longer one."""
+    return repr(shard[:1_000])
 
 
 def _incomplete_families(shards: list[str], name: str) -> list[Violation]:

@@ -8,8 +8,8 @@ from typing import Final
 
 import attrs
 
-from tensorhub_contracts.checkpoints.files import exists_or_dangles, read_json_file
-from tensorhub_contracts.checkpoints.paths import inside, is_folder, mode_of
+from tensorhub_contracts.checkpoints.files import INDEX_SIZE_LIMIT, exists_or_dangles, known_folder, list_folder, read_json_file
+from tensorhub_contracts.checkpoints.paths import inside, mode_of
 from tensorhub_contracts.checkpoints.shard_index import NUMBERED, missing_numbers, parse_index
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.readable import Readable
@@ -39,7 +39,7 @@ class ShardSet(Readable):
 
 def find_shards(folder: str) -> ShardSet:
     """Return the shards of the checkpoint in `folder`, or raise `Refusal` with every reason why there is none."""
-    names = sorted(os.listdir(folder))
+    names = list_folder(folder)
     indexes = [name for name in names if name.endswith(_INDEX)]
     files = [name for name in names if name.endswith(".safetensors")]
     index = _preferred(indexes, _INDEX)
@@ -81,7 +81,7 @@ def find_shards(folder: str) -> ShardSet:
 
 
 def _by_index(folder: str, index: str, indexes: list[str], files: list[str]) -> ShardSet:
-    text = read_json_file(inside(folder, index))
+    text = read_json_file(inside(folder, index), limit=INDEX_SIZE_LIMIT)
     weight_map, named = parse_index(text, name=index, files=files)
     unreached = [shard for shard in named if shard not in files or not _leads_somewhere(inside(folder, shard))]
     missing = tuple(_missing(folder, shard, index) for shard in unreached)
@@ -92,8 +92,8 @@ def _by_index(folder: str, index: str, indexes: list[str], files: list[str]) -> 
 def _leads_somewhere(path: str) -> bool:
     try:
         return mode_of(path) != 0
-    except OSError:
-        return False
+    except OSError:  # something lies there, and reading it says what is wrong
+        return True
 
 
 def _missing(folder: str, shard: str, index: str) -> Violation:
@@ -134,8 +134,8 @@ def _no_weights(folder: str, names: list[str]) -> Refusal:
         remedy = "Convert the weights to safetensors where they were made: a pickle can run code when it is opened."
     elif "snapshots" in names:
         snapshots_folder = inside(folder, "snapshots")
-        listed = os.listdir(snapshots_folder) if is_folder(snapshots_folder) else []
-        revisions = sorted(name for name in listed if is_folder(inside(snapshots_folder, name)))
+        listed = list_folder(snapshots_folder) if known_folder(snapshots_folder) else []
+        revisions = [name for name in listed if known_folder(inside(snapshots_folder, name))]
         snapshots = ", ".join(revisions[:5])
         found = f"a hub cache with the snapshots {snapshots}" if revisions else "a hub cache without a snapshot"
         remedy = f"Point at a snapshot, for example {inside(snapshots_folder, revisions[0])}." if revisions else "Download a snapshot."

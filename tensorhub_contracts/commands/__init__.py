@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import click
 
 from tensorhub_contracts._version import __version__
-from tensorhub_contracts.errors import FaultError, PluginError, PluginSelectionError, Refusal
+from tensorhub_contracts.errors import FaultError, OutputError, PluginError, PluginSelectionError, Refusal
+from tensorhub_contracts.plugins.answer_stream import keep_answers_apart
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -34,6 +35,8 @@ EXIT_INTERRUPTED: Final = 130
 EXIT_UNREAD: Final = 141
 
 _FAULT: Final = "This is a fault of tensorhub-contracts or of a plugin, not of your checkpoint."
+
+_NOT_SAID: Final = "This is a fault of the environment: the answer could not be written, and says nothing of your checkpoint."
 
 _FAULT_TITLES: Final = {"RegistryError": "The registry is wrong", "PluginError": "The plugins are wrong"}
 
@@ -58,8 +61,14 @@ def _reader_may_leave() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing more is flushed there
+        _write_no_more()
         raise click.exceptions.Exit(EXIT_UNREAD) from None
+
+
+def _write_no_more() -> None:
+    """Let what is still buffered for standard output go nowhere: it cannot be written, and the interpreter would try again."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Commands(click.Group):
@@ -70,13 +79,20 @@ class _Commands(click.Group):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name in _BUILT_IN:
+            if not ctx.resilient_parsing:  # a shell asks for names, which click prints
+                keep_answers_apart()
             command: click.Command = importlib.import_module(f"{__name__}.{_BUILT_IN[name][0]}").command
             return command
         from tensorhub_contracts.commands.installed import load_command
 
         gc.enable()  # a command of another distribution may run for hours
         try:
-            return next((load_command(each) for each in self._installed() if each.name == name), None)
+            found = next((each for each in self._installed() if each.name == name), None)
+            if found is None:
+                return None
+            if found.record.shipped and not ctx.resilient_parsing:
+                keep_answers_apart()
+            return load_command(found)
         except (PluginError, PluginSelectionError):
             if ctx.resilient_parsing:  # a shell asks, between the words that the user types
                 return None
@@ -84,8 +100,11 @@ class _Commands(click.Group):
 
     def make_context(self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any) -> click.Context:
         """Parse the command line, where --help is printed."""
-        with _reader_may_leave():
-            return super().make_context(info_name, args, parent, **extra)
+        try:
+            with _reader_may_leave():
+                return super().make_context(info_name, args, parent, **extra)
+        except OSError as error:
+            raise OutputError(f"standard output cannot be written: {error.strerror or error}") from error
 
     def invoke(self, ctx: click.Context) -> None:
         """Run the command; what its function returns is no exit code."""
@@ -93,13 +112,13 @@ class _Commands(click.Group):
             super().invoke(ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        from tensorhub_contracts.commands.installed import load_command
+        from tensorhub_contracts.commands.installed import short_help
 
         lines = [(name, line) for name, (_, line) in _BUILT_IN.items()]
         unused = []
         for each in self._installed():
             try:
-                lines.append((each.name, load_command(each).get_short_help_str(limit=80)))
+                lines.append((each.name, short_help(each)))
             except (PluginError, PluginSelectionError) as error:
                 unused.append((each.name, error.problems[0]))
         with formatter.section("Commands"):
@@ -151,6 +170,9 @@ def _run() -> tuple[int | None, str]:
         return EXIT_REFUSED, str(refusal)
     except PluginSelectionError as error:
         return EXIT_USAGE, _usage_text(click.UsageError(str(error)))
+    except OutputError as error:
+        _write_no_more()
+        return EXIT_FAULT, f"Error: {error}\n{_NOT_SAID}"
     except FaultError as error:
         return EXIT_FAULT, f"{_FAULT_TITLES.get(type(error).__name__, 'A fault')}:\n{error}\n{_FAULT}"
     except Exception:

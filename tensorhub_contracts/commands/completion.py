@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
+from tensorhub_contracts.commands.outputs import answer
+
 
 @click.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
@@ -18,4 +20,4 @@ def command(ctx: click.Context, shell: str) -> None:
     completion = get_completion_class(shell)
     if completion is None:
         raise click.UsageError(f"no completion for {shell}")
-    click.echo(completion(ctx.find_root().command, {}, "tensorhub", "_TENSORHUB_COMPLETE").source())
+    answer(completion(ctx.find_root().command, {}, "tensorhub", "_TENSORHUB_COMPLETE").source())

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 
 import click
 
 from tensorhub_contracts.commands.handles import HandleType, resolve_argument
+from tensorhub_contracts.commands.outputs import answer
 from tensorhub_contracts.plugins.installed import installed_registry
 from tensorhub_contracts.registry.check import digest_clashes
 from tensorhub_contracts.registry.contract import NOT_PROVABLE, Contract, Declares, Form
@@ -40,12 +40,12 @@ def command(ctx: click.Context, output: str) -> None:
             {"handle": handle, "digest": registry.digest(handle), "decoder": _decoder(each, registry), "summary": each.summary}
             for handle, each in registry.contracts.items()
         ]
-        click.echo(json.dumps(rows, indent=2))
+        answer(json.dumps(rows, indent=2))
     else:
         width = max(map(len, registry.contracts))
         for handle, each in registry.contracts.items():
             status = click.style("accepted  ", fg="green") if handle in registry.decoded else click.style("recognized", dim=True)
-            click.echo(f"{handle:<{width}}  {status}  {each.summary}")
+            answer(f"{handle:<{width}}  {status}  {each.summary}")
 
 
 @command.command("show")
@@ -66,9 +66,9 @@ def show(handle: str, output: str) -> None:
         from tensorhub_contracts.registry.digests import normative_facts
 
         facts = {"handle": handle, "digest": registry.digest(handle), "summary": contract.summary, "source": contract.source}
-        sys.stdout.write(json.dumps({**facts, "normative": normative_facts(contract)}, indent=2, ensure_ascii=False) + "\n")
+        answer(json.dumps({**facts, "normative": normative_facts(contract)}, indent=2, ensure_ascii=False))
         return
-    click.echo("\n".join(_lines(contract, registry)))
+    answer("\n".join(_lines(contract, registry)))
 
 
 def _decoder(contract: Contract, registry: Registry) -> str:

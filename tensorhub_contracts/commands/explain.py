@@ -7,6 +7,7 @@ import textwrap
 import click
 from click.shell_completion import CompletionItem
 
+from tensorhub_contracts.commands.outputs import answer
 from tensorhub_contracts.refusal_codes import explanations
 
 
@@ -37,10 +38,10 @@ def command(codes: tuple[str, ...]) -> None:
     if not codes:
         width = max(map(len, known))
         for code, each in known.items():
-            click.echo(f"{code:<{width}}  {each.title}")
+            answer(f"{code:<{width}}  {each.title}")
         return
     for place, code in enumerate(dict.fromkeys(codes)):
         each = known[code]
-        click.echo(("\n" if place else "") + click.style(code, bold=True) + f": {each.title}")
-        click.echo(textwrap.fill(each.meaning, 100, initial_indent="  ", subsequent_indent="  "))
-        click.echo(textwrap.fill(f"What to do: {each.remedy}", 100, initial_indent="  ", subsequent_indent="  "))
+        answer(("\n" if place else "") + click.style(code, bold=True) + f": {each.title}")
+        answer(textwrap.fill(each.meaning, 100, initial_indent="  ", subsequent_indent="  "))
+        answer(textwrap.fill(f"What to do: {each.remedy}", 100, initial_indent="  ", subsequent_indent="  "))

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import click
 
+from tensorhub_contracts.checkpoints.files import exists_or_dangles
 from tensorhub_contracts.checkpoints.paths import is_folder, plain_path
 from tensorhub_contracts.commands import EXIT_REFUSED, EXIT_UNJUDGED
 from tensorhub_contracts.commands.handles import resolve_argument
@@ -27,9 +28,9 @@ def inspect_path(source: str | os.PathLike[str], component: str, contract: str |
     from tensorhub_contracts.commands.progress import progress_bar
 
     path = plain_path(source)
-    if not os.path.lexists(path):
-        raise click.UsageError(f"there is nothing at {path}")
     try:
+        if not exists_or_dangles(path):
+            raise click.UsageError(f"there is nothing at {path}")
         names = (component,) if component or not is_folder(path) else weight_components(path) or ("",)
     except (Refusal, OSError):
         names = ("",)  # inspecting the root says what is wrong with it

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final, cast
 
 import attrs
 import click
 
 from tensorhub_contracts.errors import PluginError, PluginSelectionError
 from tensorhub_contracts.plugins.discovery import COMMANDS, EntryPointRecord, scan_metadata
+from tensorhub_contracts.plugins.isolation import isolated
 from tensorhub_contracts.plugins.loader import load_entry_point
 from tensorhub_contracts.plugins.selection import normalized, read_selection
 from tensorhub_contracts.plugins.shipped_only import VARIABLE
+
+_TAKEN: Final = "tensorhub has a command of this name, which no distribution may replace"
 
 
 @attrs.frozen
@@ -33,7 +37,8 @@ class InstalledCommand:
 def installed_commands(built_in: Collection[str]) -> tuple[InstalledCommand, ...]:
     """Return what the metadata of this environment declares, by name; nothing is imported.
 
-    A name that the tool has itself, and one that two distributions declare, is nobody's: neither is guessed. Raises
+    A name that the tool has itself, or that this distribution declares, is no other's; one that two others declare is
+    nobody's: neither is guessed. Raises
     `PluginSelectionError` if `TENSORHUB_PLUGINS` is not well formed or names what is not there.
     """
     selection = read_selection()
@@ -49,14 +54,15 @@ def installed_commands(built_in: Collection[str]) -> tuple[InstalledCommand, ...
         else:
             found.setdefault(record.name, {})[normalized(record.distribution), record.value] = record
     for name, records in found.items():
-        declared = [f"{each.distribution} {each.version}" for each in records.values()]
+        shipped = [record for record in records.values() if record.shipped]
+        declared = [f"{each.distribution} {each.version}" for each in shipped or records.values()]
         fault = ""
-        if name in built_in:
-            fault = "tensorhub has a command of this name, which no distribution may replace"
-        elif len(records) > 1:
+        if len(declared) > 1:
             fault = f"declared by {' and '.join(declared)}; uninstall all but one, or block all but one in {VARIABLE}"
-        commands += [InstalledCommand(name, record, fault) for record in records.values()]
-    return tuple(sorted(commands, key=lambda each: (each.name, each.blocked)))
+        for record in records.values():
+            taken = name in built_in or (shipped and not record.shipped)
+            commands.append(InstalledCommand(name, record, _TAKEN if taken else fault))
+    return tuple(sorted(commands, key=lambda each: (each.name, each.blocked, not each.record.shipped)))
 
 
 def load_command(command: InstalledCommand) -> click.Command:
@@ -71,8 +77,17 @@ def load_command(command: InstalledCommand) -> click.Command:
     if not fault:
         outcome = load_entry_point(command.record, COMMANDS)
         loaded, fault = outcome.value, outcome.fault
-    if not fault and not isinstance(loaded, click.Command):
+    if not fault and not issubclass(type(loaded), click.Command):  # what `__class__` says is the plugin's code
         fault = f"{command.record.value} is {type(loaded).__name__}, and no click command"
-    if fault or not isinstance(loaded, click.Command):
+    if fault:
         raise PluginError([f"{command.title}, entry point {command.record.value}: {fault}"])
-    return loaded
+    return cast("click.Command", loaded)
+
+
+def short_help(command: InstalledCommand) -> str:
+    """Return the line that `--help` shows for a command; raise as `load_command` does, also for a help that cannot be had."""
+    loaded = load_command(command)
+    outcome = isolated(lambda: loaded.get_short_help_str(limit=80), title=command.title, trusted=command.record.shipped)
+    if outcome.fault:
+        raise PluginError([f"{command.title}, entry point {command.record.value}: {outcome.fault}"])
+    return outcome.value or ""

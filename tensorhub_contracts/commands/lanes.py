@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from tensorhub_contracts.commands import EXIT_FAULT, EXIT_REFUSED
+from tensorhub_contracts.commands.document_files import document_bytes
 from tensorhub_contracts.commands.outputs import Output, chosen_outputs, output_option, write_outputs
 from tensorhub_contracts.lanes.derive import derive_execution_lanes
 from tensorhub_contracts.lanes.documents import differences, lanes_json, lanes_toml
@@ -32,7 +33,7 @@ def command(check: Path | None, strict: bool, outputs: tuple[Output, ...]) -> No
     """
     outputs = chosen_outputs(outputs) if outputs or check is None else ()
     lanes = derive_execution_lanes()
-    found = differences(lanes, _text_of(check), name=str(check)) if check is not None else ()
+    found = differences(lanes, document_bytes(check).decode("utf-8", "surrogateescape"), name=str(check)) if check is not None else ()
     writers = {
         "text": lambda: "\n".join(_lines(lanes)) + "\n",
         "json": lambda: lanes_json(lanes),
@@ -53,13 +54,6 @@ def command(check: Path | None, strict: bool, outputs: tuple[Output, ...]) -> No
         click.echo("No lane is left: this environment can execute nothing.", err=True)
     if found or not lanes.lanes:
         sys.exit(EXIT_REFUSED)
-
-
-def _text_of(path: Path) -> str:
-    try:
-        return path.read_text("utf-8", errors="surrogateescape")
-    except OSError as error:
-        raise click.UsageError(f"cannot read {path}: {error.strerror}") from error
 
 
 def _scan(lanes: ImageLanes) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import click
 
-from tensorhub_contracts.errors import writable
+from tensorhub_contracts.errors import OutputError, writable
+from tensorhub_contracts.plugins.answer_stream import answer_descriptor
 
 #: A format, and the file that it goes to: empty for standard output.
 Output = tuple[str, str]
@@ -61,7 +63,27 @@ def write_outputs(outputs: Iterable[Output], writers: Mapping[str, Callable[[], 
         if file:
             _write_file(file, click.unstyle(report) if format_name == "text" else report)
         else:
-            click.echo(report, nl=False)
+            answer(report, newline=False)
+
+
+def answer(text: str, *, newline: bool = True) -> None:
+    """Write text, and a line's end, to standard output, whatever plugins have made of that; raise `OutputError` where it cannot be written.
+
+    A reader who has gone is a BrokenPipeError.
+    """
+    text += "\n" if newline else ""
+    descriptor = answer_descriptor()
+    try:
+        if descriptor < 0:
+            click.echo(text, nl=False)
+        else:
+            data = (text if os.isatty(descriptor) else click.unstyle(text)).encode("utf-8", "backslashreplace")
+            while data:
+                data = data[os.write(descriptor, data) :]
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"standard output cannot be written: {error.strerror or error}") from error
 
 
 def _write_file(path: str, report: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from tensorhub_contracts.commands import EXIT_REFUSED
+from tensorhub_contracts.commands.document_files import document_bytes
 from tensorhub_contracts.commands.inspect_command import inspect_path
 from tensorhub_contracts.commands.outputs import Output, chosen_outputs, output_option, write_outputs
 from tensorhub_contracts.errors import Refusal, Violation
@@ -53,9 +54,10 @@ def command(
     if demand_file is not None and (accept or lane or sm is not None or adapters):
         raise click.UsageError("--demand is the whole demand; leave out --accept, --lane, --sm and --adapters")
     writers: dict[str, Callable[[], str]]
+    lanes_of_image = document_bytes(image)
     try:
-        demand = read_demand(_bytes_of(demand_file), name=str(demand_file)) if demand_file else _demand(accept, lane, sm, adapters)
-        verdict = satisfies(_subject(artifact), read_lanes(_bytes_of(image), name=str(image)), demand)
+        demand = read_demand(document_bytes(demand_file), name=str(demand_file)) if demand_file else _demand(accept, lane, sm, adapters)
+        verdict = satisfies(_subject(artifact), read_lanes(lanes_of_image, name=str(image)), demand)
         writers = {"text": lambda: "\n".join(_verdict_lines(verdict)) + "\n", "json": lambda: verdict_json(verdict)}
         refused = False
     except Refusal as refusal:
@@ -71,14 +73,7 @@ def _subject(path: Path) -> Artifact | list[Inspection]:
     """Read a record, or inspect a checkpoint."""
     if path.is_dir() or path.suffix == ".safetensors":
         return inspect_path(path, "", None)
-    return read_artifact(_bytes_of(path), name=str(path))
-
-
-def _bytes_of(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise click.UsageError(f"cannot read {path}: {error.strerror}") from error
+    return read_artifact(document_bytes(path), name=str(path))
 
 
 def _demand(accept: tuple[str, ...], lanes: tuple[str, ...], sm: int | None, adapters: bool) -> Demand:

@@ -6,6 +6,7 @@ import json
 
 import click
 
+from tensorhub_contracts.commands.outputs import answer
 from tensorhub_contracts.reports.schemas import SCHEMAS, json_schema
 
 
@@ -16,4 +17,4 @@ def command(name: str) -> None:
 
     Exits with 0, and with 2 for a name that has no schema.
     """
-    click.echo(json.dumps(json_schema(name), indent=2))
+    answer(json.dumps(json_schema(name), indent=2))

@@ -10,6 +10,7 @@ import attrs
 from tensorhub_contracts.checkpoints.geometry import NARROW_FLOAT, PACKED, WIDE_FLOAT, Geometry
 from tensorhub_contracts.readable import Readable
 from tensorhub_contracts.registry.contract import SidecarName
+from tensorhub_contracts.registry.owned_sidecars import Held, primaries, settle_owned
 from tensorhub_contracts.registry.sidecar_names import SidecarNames
 
 
@@ -100,7 +101,8 @@ class _SidecarLists(dict[str, "list[tuple[str, Geometry]] | None"]):
         self.of_sidecar: dict[str, list[tuple[str, Geometry]]] = {sidecar.suffix: [] for sidecar in sidecar_names.sidecars}
 
     def __missing__(self, segment: str) -> list[tuple[str, Geometry]] | None:
-        sidecar = self.sidecar_names[segment]
+        names = self.sidecar_names
+        sidecar = (names.owned_meaning(segment) if names.owned else None) or names[segment]
         self[segment] = listed = None if sidecar is None else self.of_sidecar[sidecar.suffix]
         return listed
 
@@ -133,6 +135,8 @@ class Grouping:
         self._lists = _SidecarLists(sidecar_names)
         self._with_sidecar = {sidecar.suffix: _WithSidecar(sidecar.suffix) for sidecar in sidecar_names.sidecars}
         self._waiting: list[tuple[str, SidecarName, Geometry]] = []
+        #: Tensors whose names mean something to a plugin: what they are is settled when all tensors are known.
+        self._owned: list[Held] = []
         self._unquantized: dict[str, Geometry] = {}
         self._other: dict[str, Geometry] = {}
 
@@ -158,15 +162,20 @@ class Grouping:
         for sidecar in self._sidecar_names.sidecars:
             sidecars = lists.of_sidecar[sidecar.suffix]
             if sidecars:
-                self._attach(sidecars, sidecar, primaries)
+                if sidecar in self._sidecar_names.owned:
+                    self._owned += ((name, sidecar, geometry) for name, geometry in sidecars)
+                else:
+                    self._attach(sidecars, sidecar, primaries)
                 sidecars.clear()
         self._batches.append(primaries)
 
     def _attach(self, sidecars: list[tuple[str, Geometry]], sidecar: SidecarName, primaries: dict[str, _Unit]) -> None:
         """Give the sidecars of one name to the primary tensors of their batch; the others wait."""
         with_sidecar, waiting = self._with_sidecar[sidecar.suffix], self._waiting
-        cut = -len(sidecar.suffix)
-        beside = sidecar.beside[0] if sidecar.beside else ""
+        if not sidecar.beside:  # it belongs to no tensor, whatever its stem is the name of
+            waiting += ((name, sidecar, geometry) for name, geometry in sidecars)
+            return
+        cut, beside = -len(sidecar.suffix), sidecar.beside[0]
         for name, geometry in sidecars:
             primary = name[:cut] + beside if beside else name[:cut]
             unit = primaries.get(primary)
@@ -185,7 +194,8 @@ class Grouping:
         orphans: list[tuple[str, SidecarName]] = []
         cache_scales: list[str] = []
         # Which batch holds a primary tensor is worked out only if a sidecar is looking for one.
-        batch_of = {name: batch for batch in self._batches for name in batch} if self._waiting else {}
+        batch_of = {name: batch for batch in self._batches for name in batch} if self._waiting or self._owned else {}
+        self._settle_owned(late, batch_of)
         for name, sidecar, geometry in self._waiting:
             if sidecar.role == "cache-scale":
                 cache_scales.append(name)
@@ -199,25 +209,48 @@ class Grouping:
         other = {name: geometry for name, geometry in self._other.items() if name not in late}
         return TensorGroups(self._by_geometry(), tuple(orphans), tuple(cache_scales), self._unquantized, other)
 
-    def _attach_late(self, name: str, sidecar: SidecarName, geometry: Geometry, batch_of: dict[str, dict[str, _Unit]]) -> bool:
-        """Give a sidecar to its primary tensor, whatever batch it is in; say whether there is one.
+    def _settle_owned(self, late: dict[str, _Unit], batch_of: dict[str, dict[str, _Unit]]) -> None:
+        """Let plugins' sidecars wait with the others, and sort what turns out to be ordinary."""
+        settled = settle_owned(
+            self._owned,
+            self._sidecar_names,
+            lambda name: name in batch_of or name in self._unquantized or name in self._other,
+            lambda name, sidecar: self._primary(name, sidecar, batch_of) is not None,
+        )
+        for name, sidecar, geometry in list(settled):  # an ordinary one counts for none of the others
+            if sidecar is not None:
+                self._waiting.append((name, sidecar, geometry))
+            elif geometry.dtype in NARROW_FLOAT or self._sidecar_names.payload_of(name.rpartition(".")[2], geometry.dtype):
+                late[name], batch_of[name] = self._new_unit(name, geometry), late
+            else:
+                (self._unquantized if geometry.dtype in WIDE_FLOAT else self._other)[name] = geometry
 
-        An 8-bit integer tensor becomes a primary one when a sidecar belongs to it: that is what makes it packed.
+    def _primary(self, name: str, sidecar: SidecarName, batch_of: Mapping[str, dict[str, _Unit]]) -> str | None:
+        """Return the name of the quantized tensor that a sidecar belongs to, in any batch.
+
+        An 8-bit integer tensor becomes quantized when a sidecar belongs to it: that is what makes it packed.
         """
-        stem = name.removesuffix(sidecar.suffix)
-        for primary in (stem + each for each in sidecar.beside):
+        for primary in primaries(name, sidecar):
             if primary in batch_of:
-                batch = batch_of[primary]
-                batch[primary] = self._with_sidecar[sidecar.suffix][batch[primary], geometry]
-                return True
+                return primary
             if primary in self._unquantized:
-                return False
+                return None
             packed = self._other.get(primary)
             if packed is not None and packed.dtype in PACKED:
-                late = batch_of[primary] = self._batches[-1]
-                late[primary] = self._with_sidecar[sidecar.suffix][self._new_unit(primary, packed), geometry]
-                return True
-        return False
+                return primary
+        return None
+
+    def _attach_late(self, name: str, sidecar: SidecarName, geometry: Geometry, batch_of: dict[str, dict[str, _Unit]]) -> bool:
+        """Give a sidecar to its primary tensor; say whether it has one."""
+        primary = self._primary(name, sidecar, batch_of)
+        if primary is None:
+            return False
+        if primary not in batch_of:
+            late = batch_of[primary] = self._batches[-1]
+            late[primary] = self._new_unit(primary, self._other[primary])
+        batch = batch_of[primary]
+        batch[primary] = self._with_sidecar[sidecar.suffix][batch[primary], geometry]
+        return True
 
     def _new_unit(self, name: str, geometry: Geometry) -> _Unit:
         suffix = self._sidecar_names.primary_suffix(name)

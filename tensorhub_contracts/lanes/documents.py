@@ -102,6 +102,8 @@ def _block(text: str, name: str) -> dict[str, Any]:
         block = tomllib.loads(text).get("execution_lanes")
     except tomllib.TOMLDecodeError as error:
         block, found = None, str(error)
+    except RecursionError:
+        block, found = None, "nested too deeply"
     else:
         found = "no such table"
     well_formed = isinstance(block, dict) and all(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
+import importlib.util
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -12,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 import attrs
 
+import tensorhub_contracts
 from tensorhub_contracts.plugins.selection import normalized
 from tensorhub_contracts.plugins.shipped_only import GROUP
 
@@ -32,16 +35,18 @@ class EntryPointRecord:
     value: str
     version: str
     metadata: str
+    #: Whether the distribution that declares it is the one that this package is a file of.
+    shipped: bool = False
+
+    @property
+    def title(self) -> str:
+        """The entry point and who declares it, in a few words: `int8 (acme-int8 0.1.0)`."""
+        return f"{self.name} ({self.distribution}{' ' + self.version if self.version else ''})"
 
     @property
     def names(self) -> tuple[str, str]:
         """The names that it can be allowed or blocked by, normalized: its own and that of its distribution."""
         return normalized(self.name), normalized(self.distribution)
-
-    @property
-    def shipped(self) -> bool:
-        """Whether this distribution declares it."""
-        return normalized(self.distribution) == SHIPPED_DISTRIBUTION
 
 
 @attrs.frozen(order=True)
@@ -66,6 +71,7 @@ def scan_metadata(group: str = GROUP) -> MetadataScan:
 
     The answer does not depend on the order of the path or of a folder.
     """
+    _lists.cache_clear()
     count = 0
     records: set[EntryPointRecord] = set()
     damaged: set[DamagedMetadata] = set()
@@ -79,7 +85,8 @@ def scan_metadata(group: str = GROUP) -> MetadataScan:
                 continue
             if found:
                 name, version = _identity(distribution)
-                records.update(EntryPointRecord(name, key, value, version, metadata) for key, value in found)
+                ours = _is_ours(name, metadata)
+                records.update(EntryPointRecord(name, key, value, version, metadata, ours) for key, value in found)
         except Exception as error:
             # Whatever is wrong with the metadata of one distribution is its own affair: it is listed, and the others are read.
             damaged.add(DamagedMetadata(metadata, f"{type(error).__name__}: {error}"))
@@ -156,20 +163,42 @@ def _version_note(other: EntryPointRecord, chosen: EntryPointRecord) -> str:
     return f", as version {other.version}" if other.version != chosen.version else ""
 
 
+def _is_ours(name: str, metadata: str) -> bool:
+    """Whether a distribution is the one that this package is a file of; its name alone is anybody's to take."""
+    return normalized(name) == SHIPPED_DISTRIBUTION and Path(metadata).is_dir() and _lists(metadata, tensorhub_contracts.__file__ or "")
+
+
+def shadowing(record: EntryPointRecord) -> str:
+    """Return why the module of an entry point is not the distribution's own, before it is imported; empty if it is."""
+    package = record.value.partition(":")[0].strip().partition(".")[0]
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError):
+        return ""  # importing it says what is wrong
+    file = spec.origin if spec is not None else None
+    if not file or _lists(record.metadata, file):
+        return ""
+    return f"{package} is found at {file}, which is not a file of {record.distribution} {record.version}; take it off the import path"
+
+
 def _holds(record: EntryPointRecord, file: str) -> bool:
-    """Whether a file is one of the distribution's: listed in its RECORD, or in the source tree of an editable install."""
-    metadata = Path(record.metadata)
-    if not metadata.is_dir():
-        return True  # a foreign finder's, of which nothing is known
-    distribution = importlib.metadata.PathDistribution(metadata)
+    """Whether a file is one of the distribution's; of a foreign finder's, nothing is known."""
+    return not Path(record.metadata).is_dir() or _lists(record.metadata, file)
+
+
+@functools.cache
+def _lists(metadata: str, file: str) -> bool:
+    """Whether metadata lists a file in its RECORD, or is that of an editable install of a source tree that holds the file."""
+    folder = Path(metadata)
+    distribution = importlib.metadata.PathDistribution(folder)
     path = Path(file).resolve()
     try:
         direct_url = json.loads(distribution.read_text("direct_url.json") or "{}")
         if direct_url.get("dir_info", {}).get("editable"):
             return path.is_relative_to(Path(unquote(urlsplit(direct_url["url"]).path)).resolve())
         listed = distribution.files
-        if metadata.suffix == ".dist-info" and listed is not None:
+        if folder.suffix == ".dist-info" and listed is not None:
             return any(Path(str(entry.locate())).resolve() == path for entry in listed if entry.name == path.name)
     except (OSError, ValueError, KeyError, AttributeError):
         return False  # damaged metadata proves nothing
-    return path.is_relative_to(metadata.parent.resolve())
+    return path.is_relative_to(folder.parent.resolve())

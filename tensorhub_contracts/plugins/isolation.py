@@ -10,9 +10,11 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import attrs
+
+from tensorhub_contracts.plugins.answer_stream import set_apart
 
 T = TypeVar("T")
 
@@ -30,22 +32,55 @@ class Outcome(Generic[T]):
     traceback: str = ""
 
 
-def isolated(run: Callable[[], T], *, trusted: bool) -> Outcome[T]:
-    """Run a plugin's code.
+#: After so many seconds, a plugin that is still being imported or asked is named: a process that hangs says why.
+PATIENCE: Final = 10.0
 
-    Never raises for anything that the plugin does, SystemExit and KeyboardInterrupt included; a Ctrl-C of the user goes
-    through. Unless it is `trusted`, what it prints, and what a process prints that it starts, goes to standard error.
+
+def isolated(run: Callable[[], T], *, title: str, trusted: bool) -> Outcome[T]:
+    """Run a plugin's code; `title` is what messages call the plugin.
+
+    Never raises for anything that the plugin does, SystemExit and KeyboardInterrupt included, also where it does so when
+    the exception is written out; a Ctrl-C of the user goes through. Unless it is `trusted`, what it prints, and what a
+    process prints that it starts, goes to standard error.
     """
-    with _interrupts_told_apart() as interrupted:
+    with _interrupts_told_apart() as interrupted, _named_if_slow(title):
         try:
             with contextlib.nullcontext() if trusted else _output_to_stderr():
                 return Outcome(run())
-        except BrokenError as broken:
-            return Outcome(fault=str(broken))
         except BaseException as error:
             if interrupted():
                 raise
-            return Outcome(fault=_in_a_line(error), traceback="".join(traceback.format_exception(error)))
+            return _failed(error, interrupted)
+
+
+def _failed(error: BaseException, interrupted: Callable[[], bool]) -> Outcome[T]:
+    """Write an exception out: its class, its text and its traceback are the plugin's code, which may fail at that too."""
+    try:
+        if type(error) is BrokenError:
+            return Outcome(fault=f"{error} ".strip())
+        return Outcome(fault=_in_a_line(error), traceback="".join(traceback.format_exception(error)))
+    except BaseException:
+        if interrupted():
+            raise
+        return Outcome(fault="an exception that cannot be written out")
+
+
+@contextlib.contextmanager
+def _named_if_slow(title: str) -> Iterator[None]:
+    """Name a plugin on standard error, once, if it takes long."""
+
+    def name() -> None:
+        said = f"plugin {title} has been importing for {PATIENCE:g} s; block it with TENSORHUB_PLUGINS=-{title.partition(' ')[0]}\n"
+        with contextlib.suppress(OSError):
+            os.write(2, said.encode("utf-8", "backslashreplace"))
+
+    timer = threading.Timer(PATIENCE, name)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @contextlib.contextmanager
@@ -70,7 +105,14 @@ def _interrupts_told_apart() -> Iterator[Callable[[], bool]]:
 
 @contextlib.contextmanager
 def _output_to_stderr() -> Iterator[None]:
-    """Send what is printed to standard error: `print`, writes to descriptor 1, and processes that inherit it."""
+    """Send what is printed to standard error: `print`, writes to descriptor 1, and processes that inherit it.
+
+    For the while, or in the process of a command for good: see `set_apart`.
+    """
+    if set_apart():
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+        return
     try:
         sys.stdout.flush()
         kept = os.dup(1)
@@ -93,5 +135,5 @@ def _in_a_line(error: BaseException) -> str:
     try:
         text = str(error).strip().replace("\n", "; ")
     except Exception:
-        text = "its text cannot be had"  # an exception of the plugin's own may fail at that too
+        text = "its text cannot be had"
     return f"{type(error).__name__}{': ' + text if text else ''}{where}"

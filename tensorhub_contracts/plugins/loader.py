@@ -13,7 +13,7 @@ import pluggy
 
 from tensorhub_contracts.plugins import hookspecs
 from tensorhub_contracts.plugins.declaring import DecoderDeclaration, contract_decoders_of
-from tensorhub_contracts.plugins.discovery import EntryPointRecord
+from tensorhub_contracts.plugins.discovery import EntryPointRecord, shadowing
 from tensorhub_contracts.plugins.isolation import BrokenError, Outcome, isolated
 from tensorhub_contracts.plugins.shipped_only import GROUP
 from tensorhub_contracts.registry.plugin_contracts import OwnedContracts
@@ -47,8 +47,8 @@ def load_plugin(record: EntryPointRecord) -> Loaded:
     imported = load_entry_point(record, GROUP)
     if imported.fault:
         return Loaded(fault=imported.fault, traceback=imported.traceback)
-    asked = isolated(lambda: _ask(imported.value, record), trusted=record.shipped)
-    file = _file_of(record)
+    file = isolated(lambda: _file_of(record), title=record.title, trusted=record.shipped).value or ""
+    asked = isolated(lambda: _ask(imported.value, record), title=record.title, trusted=record.shipped)
     if asked.value is None:
         return Loaded(file=file, fault=asked.fault, traceback=asked.traceback)
     decoders, owned = asked.value
@@ -56,8 +56,14 @@ def load_plugin(record: EntryPointRecord) -> Loaded:
 
 
 def load_entry_point(record: EntryPointRecord, group: str) -> Outcome[Any]:
-    """Import what an entry point of a group names, by itself; see `isolated`."""
-    return isolated(lambda: importlib.metadata.EntryPoint(record.name, record.value, group).load(), trusted=record.shipped)
+    """Import what an entry point of a group names, by itself; see `isolated`.
+
+    What we ship is imported from our own files, and not from a package of the same name that comes earlier on the path.
+    """
+    if record.shipped and (shadow := shadowing(record)):
+        return Outcome(fault=shadow)
+    entry_point = importlib.metadata.EntryPoint(record.name, record.value, group)
+    return isolated(entry_point.load, title=record.title, trusted=record.shipped)
 
 
 def _ask(plugin: Any, record: EntryPointRecord) -> tuple[tuple[RegisteredDecoder, ...], OwnedContracts | None]:
@@ -105,7 +111,7 @@ def _manager(plugin: Any, record: EntryPointRecord) -> pluggy.PluginManager:
 
 def _owned(manager: pluggy.PluginManager) -> OwnedContracts | None:
     for owned in manager.hook.provide_contracts():
-        if not isinstance(owned, OwnedContracts):
+        if type(owned) is not OwnedContracts:
             raise BrokenError(f"provide_contracts returned {type(owned).__name__}; return what read_contracts gives")
         return owned
     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import attrs
 
@@ -17,7 +17,7 @@ from tensorhub_contracts.registry.contract import Contract, OwnedContractsFile, 
 from tensorhub_contracts.registry.digests import contract_digest
 from tensorhub_contracts.registry.names import parse_handle
 from tensorhub_contracts.registry.registry import SCHEMA, Registry, load_registry
-from tensorhub_contracts.registry.sidecar_names import SidecarNames
+from tensorhub_contracts.registry.sidecar_names import SidecarNames, ends_in
 
 Fact = TypeVar("Fact", SidecarName, Payload, ReferenceDequant)
 
@@ -85,7 +85,13 @@ def with_owned(registry: Registry, owned: OwnedContracts) -> Registry:
     if faults:
         raise RegistryError(faults)
     return attrs.evolve(
-        registry, contracts=contracts, sidecars=sidecars, payloads=payloads, reference_dequants=dequants, known_digests=digests
+        registry,
+        contracts=contracts,
+        sidecars=sidecars,
+        payloads=payloads,
+        reference_dequants=dequants,
+        owned_sidecars=registry.owned_sidecars | {each.suffix for each in sidecars[len(registry.sidecars) :]},
+        known_digests=digests,
     )
 
 
@@ -126,8 +132,8 @@ def _faults(content: OwnedContractsFile, registry: Registry) -> Iterator[str]:
 def _sidecar_faults(content: OwnedContractsFile, registry: Registry, sidecar_names: SidecarNames) -> Iterator[str]:
     """Yield what would let a plugin's sidecar or payload change how trees of other contracts are judged.
 
-    A sidecar is known by the end of a name, and the longest end wins: one that ends in a shipped sidecar's takes names away
-    from it, and may do so only to say the same of them.
+    A sidecar is known by the end of a name. A tensor whose name ends in a shipped sidecar's too is the shipped one's where that
+    one's weight is there (`Grouping` settles it), so that a longer end may only say the same of it.
     """
     forms = [form for contract in content.contract for form in contract.form if "weight" in form.tensors]
     used = {sidecar_names.relative_to(form.primary.suffix, tensor.suffix) for form in forms for tensor in form.tensors.values()}
@@ -151,11 +157,18 @@ def _sidecar_faults(content: OwnedContractsFile, registry: Registry, sidecar_nam
             yield f"{path}.suffix: no form of these contracts has such a weight"
         if _names_ordinary(payload.suffix):
             yield f"{path}.suffix: ordinary parameters have this name"
+        for known in registry.payloads:
+            if payload.suffix.endswith(known.suffix):
+                yield f"{path}: takes names from the shipped payload {known.suffix}"
+
+
+#: Names that ordinary tensors of unquantized models have: weights, stacked experts, biases, buffers.
+_ORDINARY: Final = (".weight", ".bias", ".in_proj_weight", ".gate_up_proj", ".down_proj", ".gate_up_proj_bias", ".position_ids")
 
 
 def _names_ordinary(suffix: str) -> bool:
-    """Whether names of ordinary parameters end so."""
-    return any(name.endswith(suffix) for name in (".weight", ".bias"))
+    """Whether names of ordinary tensors end so."""
+    return any(ends_in(name, suffix) for name in _ORDINARY)
 
 
 def _producer(handle: str) -> str:

@@ -53,13 +53,15 @@ class Registry(Readable):
     methods: tuple[ForeignMethod, ...] = ()
     #: A line for each plugin that might own or decode more and is not in use.
     unavailable: tuple[str, ...] = ()
+    #: The suffixes of the sidecars that plugins own.
+    owned_sidecars: frozenset[str] = frozenset()
     #: Digests that were asked for, or that are known since the registry was compiled.
     known_digests: dict[str, str] = attrs.field(factory=dict)
 
     @cached_property
     def sidecar_names(self) -> SidecarNames:
         """Which tensor is a sidecar, and of what, by the last segment of its name."""
-        return SidecarNames(self.sidecars, self.payloads)
+        return SidecarNames(self.sidecars, self.payloads, self.owned_sidecars)
 
     @property
     def unavailable_note(self) -> str:

@@ -9,35 +9,42 @@ class SidecarNames(dict[str, "SidecarName | None"]):
     """Maps the last dotted segment of a tensor's name to what it means as a sidecar, or None; remembers each answer.
 
     The longest suffix wins. A suffix that begins with a dot matches a whole segment only: `.weight_scale` matches
-    `layers.0.weight_scale` and not `layers.0.my_weight_scale`.
+    `layers.0.weight_scale` and not `layers.0.my_weight_scale`. The suffixes in `owned` are plugins': the map is without
+    them, so that a name means what it means where no plugin is installed, and `owned_meaning` has theirs.
     """
 
-    def __init__(self, sidecars: tuple[SidecarName, ...], payloads: tuple[Payload, ...]) -> None:
+    def __init__(self, sidecars: tuple[SidecarName, ...], payloads: tuple[Payload, ...], owned: frozenset[str] = frozenset()) -> None:
         super().__init__()
         self.sidecars = sorted(sidecars, key=lambda sidecar: -len(sidecar.suffix))
+        self.owned = tuple(sidecar for sidecar in self.sidecars if sidecar.suffix in owned)
+        self._shipped = tuple(sidecar for sidecar in self.sidecars if sidecar.suffix not in owned)
         self.payloads = payloads
         self.primary_suffixes = sorted({*(payload.suffix for payload in payloads), ".weight"}, key=len, reverse=True)
 
     def __missing__(self, segment: str) -> SidecarName | None:
-        dotted = "." + segment
-        for sidecar in self.sidecars:
-            if _ends_in(dotted, sidecar.suffix):
-                self[segment] = sidecar
-                return sidecar
-        self[segment] = None
-        return None
+        self[segment] = found = _first(segment, self._shipped)
+        return found
+
+    def owned_meaning(self, segment: str) -> SidecarName | None:
+        """Return the plugin's sidecar that a segment names by a longer suffix than any other sidecar's, or None."""
+        found = _first(segment, self.owned)
+        if found is None:
+            return None
+        other = self[segment]
+        return found if other is None or len(found.suffix) > len(other.suffix) else None
 
     def payload_of(self, segment: str, dtype: str) -> Payload | None:
         """Return the payload whose name the segment bears, if the dtype is one of its own."""
         dotted = "." + segment
         for payload in self.payloads:
-            if _ends_in(dotted, payload.suffix) and (not payload.dtypes or dtype in payload.dtypes):
+            if ends_in(dotted, payload.suffix) and (not payload.dtypes or dtype in payload.dtypes):
                 return payload
         return None
 
     def of_suffix(self, suffix: str) -> SidecarName | None:
         """Return the sidecar of a tensor whose name is any stem followed by `suffix`, or None."""
-        return self[suffix.rpartition(".")[2] if "." in suffix else "stem" + suffix]
+        segment = suffix.rpartition(".")[2] if "." in suffix else "stem" + suffix
+        return self.owned_meaning(segment) or self[segment]
 
     def primary_suffix(self, name: str) -> str:
         """Return what a primary tensor's name ends in: `.weight`, a payload's suffix, or nothing for a bare parameter."""
@@ -56,6 +63,12 @@ class SidecarNames(dict[str, "SidecarName | None"]):
         return sidecar.suffix if any(stem + beside == primary for beside in sidecar.beside) else None
 
 
-def _ends_in(dotted: str, suffix: str) -> bool:
+def _first(segment: str, sidecars: tuple[SidecarName, ...]) -> SidecarName | None:
+    """Return the first sidecar whose suffix a segment ends in."""
+    dotted = "." + segment
+    return next((sidecar for sidecar in sidecars if ends_in(dotted, sidecar.suffix)), None)
+
+
+def ends_in(dotted: str, suffix: str) -> bool:
     """Whether a last segment, with its dot, ends in a suffix: one with a dot of its own stands for all of the segment."""
     return dotted == suffix if suffix.startswith(".") else dotted.endswith(suffix)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tensorhub_contracts.checkpoints.paths import folder_of, inside, is_folder, last_name, mode_of, plain_path
+from tests.support.privileges import foreign_folder, without_privileges
 
 STEPS = ("", ".", "..", "a", "b.c", " ", "ä")
 PATHS = sorted(
@@ -48,6 +49,12 @@ def test_what_lies_at_a_path(tmp_path: Path) -> None:
     assert [name for name in found if mode_of(str(tmp_path / name))] == ["folder", "file", "link"]
 
 
-def test_a_path_that_cannot_be_looked_at_raises(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="File name too long"):
-        mode_of(os.path.join(tmp_path, "a" * 300))
+def test_a_path_that_cannot_be_looked_at_raises() -> None:
+    with foreign_folder() as folder:
+        folder.chmod(0)
+        with without_privileges(), pytest.raises(OSError, match="Permission denied"):
+            mode_of(str(folder / "file"))
+
+
+def test_a_name_that_no_file_can_have_is_one_where_nothing_lies(tmp_path: Path) -> None:
+    assert mode_of(os.path.join(tmp_path, "a" * 300)) == 0

@@ -26,15 +26,15 @@ def test_two_plugins_that_describe_one_dequant_differently_are_both_in_conflict(
     assert reasons == [f"reference dequant acme.dequant@1 is described differently by {other}" for other in ("two", "one")]
 
 
-def test_a_shipped_name_with_two_values_is_a_conflict_whichever_is_ours(install: Installer, tmp_path: Path) -> None:
-    """Two releases of this distribution on one path: nothing says whose module an import would find."""
+def test_a_shipped_name_with_two_values_is_that_of_the_distribution_whose_files_run(install: Installer, tmp_path: Path) -> None:
+    """Two releases of this distribution on one path: ours is the one that has the imported package among its files."""
     metadata_folder(tmp_path / "other", "tensorhub-contracts", "0.0.1", "[tensorhub.decoders]\nplain = tensorhub_decoders.dense\n")
     report = install().and_folder(tmp_path / "other").plugins()
-    assert names(report["plugins"], "conflict") == ["plain", "plain"]
-    assert names(report["plugins"], "loaded") == ["cozy-fp8-rowwise", "cozy-fp8-storage", "hf-fp8-blockwise"]
-    reasons = sorted(found["reason"] for found in report["plugins"] if found["state"] == "conflict")
-    assert reasons[0].startswith("its name is taken by tensorhub_decoders.dense of tensorhub-contracts 0.0.1")
-    assert reasons[1].startswith("its name is taken by tensorhub_decoders.plain of tensorhub-contracts")
+    assert names(report["plugins"], "conflict") == ["plain"]
+    assert names(report["plugins"], "loaded") == ["cozy-fp8-rowwise", "cozy-fp8-storage", "hf-fp8-blockwise", "plain"]
+    (refused,) = (found for found in report["plugins"] if found["state"] == "conflict")
+    assert (refused["version"], refused["shipped"]) == ("0.0.1", False)
+    assert refused["reason"].startswith("its name is taken by tensorhub_decoders.plain of tensorhub-contracts")
 
 
 def test_a_winner_is_named_in_any_spelling_of_the_plugins_own_name(install: Installer) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tensorhub_contracts.checkpoints.files import exists_or_dangles, known_folder
 from tensorhub_contracts.checkpoints.pipeline import weight_components
 from tensorhub_contracts.commands import EXIT_FAULT
 from tensorhub_contracts.commands.progress import progress_bar
@@ -41,9 +41,9 @@ def inspect_source(path: Path, component: str, contract: str | None = None) -> I
 
     Raises a usage error if nothing is there, and `Refusal`: for a pipeline without a component, too, wherever its weights lie.
     """
-    if not os.path.lexists(path):
+    if not exists_or_dangles(path):
         raise click.UsageError(f"there is nothing at {path}")
-    if not component and path.is_dir() and (names := weight_components(path)):
+    if not component and known_folder(str(path)) and (names := weight_components(path)):
         found = f"a pipeline with the components {', '.join(names)}"
         remedy = "Pick one with --component NAME; to convert weights that lie in its root, give their file as SRC."
         raise Refusal(

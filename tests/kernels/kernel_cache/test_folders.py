@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,19 +12,7 @@ from tensorhub_cuda.nvrtc.cache import build_cubin, find_cubin
 from tensorhub_cuda.nvrtc.cache_folder import cache_state
 
 from tests.kernels.support.small_sources import OTHER, PLAIN
-
-
-@contextmanager
-def without_privileges() -> Iterator[None]:
-    """Let go of root's right to write everywhere, for the while."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.setresuid(65534, 65534, 0)  # the real one too, which os.access asks by
-    try:
-        yield
-    finally:
-        os.setresuid(0, 0, 0)
+from tests.support.privileges import without_privileges
 
 
 @pytest.fixture
