@@ -122,8 +122,7 @@ def _entry_points(distribution: importlib.metadata.Distribution, group: str) -> 
 
 def _lacks_metadata(distribution: importlib.metadata.Distribution) -> bool:
     """Whether a .dist-info folder is a leftover: it has no METADATA."""
-    file = _file(distribution, "METADATA")
-    return file is not None and str(getattr(distribution, "_path", "")).endswith(".dist-info") and not file.exists()
+    return str(getattr(distribution, "_path", "")).endswith(".dist-info") and not _file(distribution, "METADATA").exists()
 
 
 def _file(distribution: importlib.metadata.Distribution, name: str) -> Any:
@@ -169,7 +168,7 @@ def _holds(record: EntryPointRecord, file: str) -> bool:
             return path.is_relative_to(Path(unquote(urlsplit(direct_url["url"]).path)).resolve())
         listed = distribution.files
         if metadata.suffix == ".dist-info" and listed is not None:
-            return any(Path(str(entry.locate())).resolve() == path for entry in listed if entry.name == path.name)
-    except (OSError, ValueError, KeyError, AttributeError):
+            return any(Path(str(entry.locate())).resolve() == path for entry in listed if entry.name == Path(file).name)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return False  # damaged metadata proves nothing
     return path.is_relative_to(metadata.parent.resolve())

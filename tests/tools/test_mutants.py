@@ -70,6 +70,7 @@ def test_a_kind_of_change(source: str, kind: str, expected: set[str]) -> None:
         "import a.b as c",
         "a: Literal[5]",
         "A = Mapping[str, 'B']",
+        "A = TypeVar('A', bound=int)",
         "if TYPE_CHECKING:\n    a = 5",
         "if __name__ == '__main__':\n    main()",
         "a = f'{b + 5}'",
