@@ -283,3 +283,13 @@ def test_a_huge_json_file_is_refused_by_its_size_before_it_is_read(size: int, na
         tracemalloc.stop()
     assert peak < 10_000_000
     assert read.count < 1_000_000
+
+
+def test_a_file_that_cannot_be_read_hides_no_fault_of_those_after_it(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path, {"a.weight": ("BF16", (8, 8))})
+    for name in ("config.json", "hf_quant_config.json", "params.json"):
+        (folder / name).mkdir()
+    violations = refused(read_checkpoint, folder)
+    assert [(each.code, each.object) for each in violations] == [
+        ("file-unreadable", name) for name in ("config.json", "hf_quant_config.json", "params.json")
+    ]

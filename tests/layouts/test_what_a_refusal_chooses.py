@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import attrs
 import pytest
 
 from tensorhub_contracts import inspect, inspect_planned
 from tensorhub_contracts.checkpoints.header import Header, read_header
-from tests.support.checkpoint_files import Tensors, file_bytes, header_bytes, payload_size
+from tensorhub_contracts.registry.registry import parse_registry
+from tests.support.checkpoint_files import Tensors, file_bytes, header_bytes, payload_size, write_checkpoint
+from tests.support.registry_texts import Table, changed, contract, small, to_toml
 from tests.support.trees import (
     BLOCKWISE,
     Fault,
@@ -117,6 +121,37 @@ def test_a_scale_of_an_activation_is_not_the_first_scale_of_a_weight(tmp_path: P
     inspection = judge(tmp_path, tensors, compressed_tensors_config("channel"), contract="compressed-tensors.fp8-channel@1")
     (violation,) = (each for each in inspection.violations if each.object == "a.weight_scale_inv")
     assert (violation.code, violation.expected) == ("scale-name-foreign", "the scale in .weight_scale")
+
+
+# Which contract.
+
+
+def test_contracts_that_a_declaration_may_mean_are_listed_in_order(tmp_path: Path) -> None:
+    inspection = judge(tmp_path, BODY, fp8_config(scale_fmt="ue8m0"), contract="plain.bf16@1")
+    (violation,) = (each for each in inspection.violations if each.code == "contract-mismatch")
+    assert violation.found.startswith("declared: deepseek.fp8-block@1, deepseek.fp8-ue8m0@1, hf.fp8-blockwise@1; bytes: units like .weight")
+
+
+def test_of_two_contracts_that_are_declared_the_one_of_most_units_is_judged(tmp_path: Path) -> None:
+    """A tree of DeepSeek's names, in which one scale is left over, is declared as one of transformers is."""
+    tensors: Tree = {"w.weight": ("F8_E4M3", (256, 256)), "w.scale": ("F32", (2, 2)), "x.weight_scale_inv": ("F32", (2, 2))}
+    inspection = judge(tmp_path, tensors, fp8_config())
+    assert inspection.nearest == "deepseek.fp8-block@1"
+    assert_refused(inspection, Fault("scale-orphan", "x.weight_scale_inv"), Fault("layout-mixed"))
+
+
+def test_of_two_ways_to_declare_a_contract_the_one_that_less_is_wrong_with_is_told(tmp_path: Path) -> None:
+    def another(tables: Table) -> None:
+        require = [{"key": "quant_method", "equals": "other"}, {"key": "fmt", "equals": "other"}, {"key": "word", "equals": "other"}]
+        contract(tables, BLOCKWISE)["declares"].append({"source": "quantization_config", "require": require})
+
+    registry = parse_registry(to_toml(changed(small(), another)))
+    folder = write_checkpoint(tmp_path, BODY, config=fp8_config(activation_scheme="static"))
+    inspection = inspect(folder, registry=registry)
+    assert_refused(inspection, Fault("declaration-mismatch", "config.json: quantization_config: activation_scheme"))
+    other = {"quant_method": "other", "fmt": "other", "word": "other"}
+    (folder / "config.json").write_text(json.dumps({"quantization_config": other}))
+    assert inspect(folder, registry=attrs.evolve(registry, decoded=frozenset({BLOCKWISE}))).contract == BLOCKWISE
 
 
 # Names that a payload's is.
