@@ -16,7 +16,7 @@ from tensorhub_contracts.strict_json import Duplicates, JsonFault, brief, parse_
 NUMBERED = re.compile(r"(.*)-(\d{1,9})-of-(\d{1,9})\.safetensors\Z", re.DOTALL)
 
 
-def parse_index(text: bytes, *, name: str, files: Iterable[str] = ()) -> tuple[dict[str, str], list[str]]:
+def parse_index(text: bytes, *, name: str, files: Iterable[str]) -> tuple[dict[str, str], list[str]]:
     """Return the index's map from tensor name to shard name, and the shards, each proved to be a plain file name.
 
     `files` are the names of the `.safetensors` files beside the index; it is read faster when they are all it names.

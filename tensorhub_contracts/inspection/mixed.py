@@ -65,7 +65,7 @@ def _kind(candidates: Candidates, geometry: UnitGeometry) -> _Kind | None:
 def _has_foreign_scales(candidates: Candidates, kinds: set[_Kind]) -> bool:
     """Whether weight scales without a weight have a name that no unit's scale has."""
     left_over = {sidecar.suffix for _, sidecar in candidates.groups.orphans if sidecar.role == "weight-scale"}
-    return bool(kinds) and any(all(suffix not in kind for kind in kinds) for suffix in left_over)
+    return bool(kinds) and not left_over <= {name for kind in kinds for name in kind}
 
 
 def _table(candidates: Candidates) -> dict[tuple[str, str], int]:

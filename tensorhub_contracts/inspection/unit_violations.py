@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensorhub_contracts.checkpoints.geometry import PACKED, Geometry, write_shape
+from tensorhub_contracts.checkpoints.geometry import Geometry, write_shape
 from tensorhub_contracts.errors import Violation
 from tensorhub_contracts.inspection.candidates import Candidates
 from tensorhub_contracts.inspection.grouping import UnitGeometry
@@ -53,7 +53,7 @@ def packed_violations(candidates: Candidates, contract: Contract) -> Iterator[Vi
     An FP8 tensor is quantized whatever lies beside it. A U8 or I8 one is so because a sidecar or a payload's name says
     so; without either it counts among the integers of the tree, and its scale would be missed by nobody.
     """
-    forms = [form for form in contract.form if form.primary.suffix and set(form.primary.dtypes) & PACKED and _sidecars(form)]
+    forms = [form for form in contract.form if form.primary.suffix and _sidecars(form)]
     for name, geometry in candidates.groups.other.items():
         form = next((form for form in forms if _is_packed_weight(name, geometry, form.primary)), None)
         if form is not None:

@@ -25,7 +25,7 @@ def unquantized_violations(checkpoint: Checkpoint, groups: TensorGroups, contrac
     The dtype of a checkpoint is never decided by a count: a mixed one is mixed.
     """
     others = _tensors_of_other_dtypes(groups, contract)
-    if not contract.quantized and not groups.quantized and others:
+    if not contract.quantized and not groups.quantized:
         matrices: dict[str, list[str]] = {}
         for name, geometry in groups.unquantized.items():
             if len(geometry.shape) > 1:

@@ -129,8 +129,7 @@ def _entry_points(distribution: importlib.metadata.Distribution, group: str) -> 
 
 def _lacks_metadata(distribution: importlib.metadata.Distribution) -> bool:
     """Whether a .dist-info folder is a leftover: it has no METADATA."""
-    file = _file(distribution, "METADATA")
-    return file is not None and str(getattr(distribution, "_path", "")).endswith(".dist-info") and not file.exists()
+    return str(getattr(distribution, "_path", "")).endswith(".dist-info") and not _file(distribution, "METADATA").exists()
 
 
 def _file(distribution: importlib.metadata.Distribution, name: str) -> Any:
@@ -199,6 +198,6 @@ def _lists(metadata: str, file: str) -> bool:
         listed = distribution.files
         if folder.suffix == ".dist-info" and listed is not None:
             return any(Path(str(entry.locate())).resolve() == path for entry in listed if entry.name == path.name)
-    except (OSError, ValueError, KeyError, AttributeError):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return False  # damaged metadata proves nothing
     return path.is_relative_to(folder.parent.resolve())

@@ -123,12 +123,12 @@ def _with_known_contracts(plugin: Plugin, registry: Registry) -> Plugin:
 
 def require_known(scan: MetadataScan, selection: PluginSelection) -> None:
     """Raise `PluginSelectionError` with every name that no plugin of a scan has, no distribution, and no installed command."""
-    unknown = sorted(selection.names - _names(scan))
+    unknown = selection.names - _names(scan)
     if unknown:
-        unknown = sorted({*unknown} - _names(scan_metadata(COMMANDS)))
+        unknown -= _names(scan_metadata(COMMANDS))
     if unknown:
         listed = ", ".join(sorted({record.name for record in scan.entry_points})) or "none"
-        raise PluginSelectionError(f"{VARIABLE}: {name!r} names no installed plugin; there are {listed}" for name in unknown)
+        raise PluginSelectionError(f"{VARIABLE}: {name!r} names no installed plugin; there are {listed}" for name in sorted(unknown))
 
 
 def _names(scan: MetadataScan) -> set[str]:

@@ -88,20 +88,19 @@ def _manager(plugin: Any, record: EntryPointRecord) -> pluggy.PluginManager:
     """Register a plugin in a manager of its own, so that order and names of others change nothing."""
     manager = pluggy.PluginManager("tensorhub")
     manager.add_hookspecs(hookspecs)
-    marked = [name for name in dir(plugin) if hasattr(getattr(plugin, name, None), "tensorhub_impl")]
-    known = [name for name, _ in inspect.getmembers(hookspecs, inspect.isfunction) if name.startswith("provide_")]
-    for name in marked:
-        specified = getattr(plugin, name).tensorhub_impl.get("specname") or name
-        if specified not in known:
+    options = {name: getattr(getattr(plugin, name, None), "tensorhub_impl", None) for name in dir(plugin)}
+    marked = {name: each.get("specname") or name for name, each in options.items() if each is not None}
+    known = [name for name, _ in inspect.getmembers(hookspecs, inspect.isfunction)]
+    for name, hook in marked.items():
+        if hook not in known:
             raise BrokenError(f"{name} is marked as a hook, and there is no such hook; hooks are {' and '.join(known)}")
     try:
         manager.register(plugin, record.name)
         manager.check_pending()
     except pluggy.PluginValidationError as error:
         signatures = "; ".join(
-            f"{name}{inspect.signature(getattr(plugin, name))} where the hook is {name}{inspect.signature(getattr(hookspecs, name))}"
-            for name in marked
-            if name in known
+            f"{name}{inspect.signature(getattr(plugin, name))} where the hook is {hook}{inspect.signature(getattr(hookspecs, hook))}"
+            for name, hook in marked.items()
         )
         raise BrokenError(f"a hook has another signature: {signatures}") from error
     if not manager.get_hookcallers(plugin):
@@ -121,7 +120,7 @@ def _decoders(manager: pluggy.PluginManager) -> tuple[RegisteredDecoder, ...]:
     decoders = []
     for provided in manager.hook.provide_decoders():
         for function in provided:
-            declarations = contract_decoders_of(function) if callable(function) and not inspect.isclass(function) else ()
+            declarations = contract_decoders_of(function) if not inspect.isclass(function) else ()
             if not declarations:
                 raise BrokenError(f"provide_decoders returned {function!r}, which declares no contract; a wrapper needs functools.wraps")
             decoder = f"{function.__module__}:{function.__qualname__}"
@@ -132,4 +131,4 @@ def _decoders(manager: pluggy.PluginManager) -> tuple[RegisteredDecoder, ...]:
 def _file_of(record: EntryPointRecord) -> str:
     """Return the file that the plugin was imported from."""
     module = sys.modules.get(record.value.partition(":")[0].strip())
-    return str(getattr(module, "__file__", "") or "")
+    return str(getattr(module, "__file__", None) or "")

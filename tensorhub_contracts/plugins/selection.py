@@ -57,9 +57,10 @@ def read_selection(text: str | None = None) -> PluginSelection:
     for item in filter(None, items):
         handle, equals, winner = item.partition("=")
         if equals:
-            if not _is_handle(handle.strip()) or not winner.strip() or winners.get(handle.strip(), winner) != winner:
+            handle, winner = handle.strip(), normalized(winner.strip())
+            if not _is_handle(handle) or not winner or winners.get(handle, winner) != winner:
                 problems.append(f"{item!r}: HANDLE=NAME, once for a contract")
-            winners[handle.strip()] = normalized(winner.strip())
+            winners[handle] = winner
         elif item.startswith("-") and _is_handle(item[1:]):
             contracts.add(item[1:])
         elif _is_handle(item):

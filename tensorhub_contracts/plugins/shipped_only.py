@@ -39,9 +39,7 @@ def only_shipped_plugins() -> bool:
         except OSError:
             continue  # nothing can be imported from there either
         for name in names:
-            if name.endswith(".egg"):
-                return False
-            if name.endswith((".dist-info", ".egg-info")) and _declares(os.path.join(folder, name)):
+            if name.lower().endswith((".dist-info", ".egg-info")) and _declares(os.path.join(folder, name)):
                 ours += name.startswith("tensorhub_contracts-")
                 if not name.startswith("tensorhub_contracts-") or ours > 1:
                     return False
@@ -49,11 +47,9 @@ def only_shipped_plugins() -> bool:
 
 
 def _declares(folder: str) -> bool:
-    """Whether metadata names the group of entry points, or cannot be read."""
+    """Whether metadata names the group of entry points; of what cannot be read no plugin is loaded either."""
     try:
         with open(os.path.join(folder, "entry_points.txt"), "rb") as file:  # noqa: PTH123  # a Path for each distribution costs more
             return GROUP.encode() in file.read()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
     except OSError:
-        return True
+        return False

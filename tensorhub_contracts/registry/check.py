@@ -109,7 +109,7 @@ def _form_faults(form: Form, sidecar_names: SidecarNames) -> Iterator[str]:
     if form.primary.suffix and sidecar_names.of_suffix(form.primary.suffix):
         yield f"tensors.weight.name: a [[sidecar]] says that {form.primary.suffix!r} is a sidecar"
     for role, tensor in form.tensors.items():
-        if not tensor.name.startswith(("{module}", "{param}")) or tensor.name.count("{") != 1:
+        if not tensor.name.startswith(("{module}", "{param}")) or tensor.name.count("{") != 1 or tensor.name.count("}") != 1:
             yield f"tensors.{role}.name: begins with {{module}} or {{param}} and holds no other placeholder"
         yield from (f"tensors.{role}.dtypes: {dtype} is not a dtype" for dtype in tensor.dtypes if dtype not in BITS)
         yield from (f"tensors.{role}.shapes: {fault}" for shape in tensor.shapes if (fault := _shape_fault(shape)))

@@ -283,3 +283,22 @@ def test_a_huge_json_file_is_refused_by_its_size_before_it_is_read(size: int, na
         tracemalloc.stop()
     assert peak < 10_000_000
     assert read.count < 1_000_000
+
+
+def test_a_file_that_cannot_be_read_hides_no_fault_of_those_after_it(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path, {"a.weight": ("BF16", (8, 8))})
+    for name in ("config.json", "hf_quant_config.json", "params.json"):
+        (folder / name).mkdir()
+    violations = refused(read_checkpoint, folder)
+    assert [(each.code, each.object) for each in violations] == [
+        ("file-unreadable", name) for name in ("config.json", "hf_quant_config.json", "params.json")
+    ]
+
+
+@pytest.mark.parametrize("inside", ['[{"a": 1, "a": 1}]', '{"b": [[{"a": 1, "a": 1}], 2]}', '{"a": 1, "a": 1}'])
+def test_a_key_that_stands_twice_anywhere_in_a_declaration_is_refused(tmp_path: Path, inside: str) -> None:
+    text = '{"quantization_config": {"quant_method": "fp8", "more": %s}}'
+    folder = written(tmp_path, config=(text % inside).encode())
+    violation = refused_alone("declaration-invalid", read_checkpoint, folder)
+    assert violation.object == "config.json: quantization_config: a"
+    assert read_checkpoint(written(tmp_path, config=(text % inside.replace('"a": 1, ', "")).encode())).declarations

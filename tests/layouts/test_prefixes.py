@@ -47,6 +47,7 @@ def test_layers_are_counted_as_the_configuration_says(config: dict[str, object],
         ("model.layers.60.mlp.weight", False),
         ("model.layers.weight", False),
         ("model.layers.x.weight", False),
+        ("model.layers.61", False),
     ],
 )
 def test_three_spellings_of_further_tokens(name: str, predicts: bool) -> None:

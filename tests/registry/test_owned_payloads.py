@@ -66,3 +66,24 @@ def test_a_sidecar_that_is_shipped_hides_no_fault_of_those_after_it() -> None:
     assert any(
         "sidecar (.acme_unused).suffix: no form of these contracts has such a sidecar" in each for each in refused(lambda: read(tables))
     )
+
+
+def test_integers_under_a_name_of_their_own_are_packed_weights_only_beside_a_scale(tmp_path: Path) -> None:
+    """Any parameter may be called like one that stands alone; what ends in `.weight` is a weight, and its scale is missed."""
+    tables = example()
+    registries = {}
+    for weight, scale in (("{param}", "{param}_scale"), ("{module}.weight", "{module}.weight_scale")):
+        tables["contract"][0]["form"][0]["tensors"]["weight"]["name"] = weight
+        tables["contract"][0]["form"][0]["tensors"]["scale"]["name"] = scale
+        registries[weight] = decoding(merged(tables))
+    bare: Tensors = {"a": ("I8", (64, 32)), "a_scale": ("F32", (64, 1)), "table": ("I8", (8, 64))}
+    assert_accepted(inspect(judge(tmp_path, bare).path, registry=registries["{param}"]), INT8, 1)
+    named: Tensors = {
+        "a.weight": ("I8", (64, 32)),
+        "a.weight_scale": ("F32", (64, 1)),
+        "b.weight": ("I8", (8, 64)),
+        "b.counts": ("I8", (8, 64)),
+    }
+    refusal = inspect(judge(tmp_path, named).path, registry=registries["{module}.weight"])
+    (missing,) = (each for each in refusal.violations if each.code == "scale-missing")
+    assert (refusal.contract, missing.object, missing.expected) == (None, "b.weight", "b.weight_scale F32 [out, 1]")

@@ -70,6 +70,7 @@ def test_a_kind_of_change(source: str, kind: str, expected: set[str]) -> None:
         "import a.b as c",
         "a: Literal[5]",
         "A = Mapping[str, 'B']",
+        "A = TypeVar('A', bound=int)",
         "if TYPE_CHECKING:\n    a = 5",
         "if __name__ == '__main__':\n    main()",
         "a = f'{b + 5}'",
@@ -147,10 +148,17 @@ def count(a):
 
 def nobody(a):
     return a - 9
+
+
+def installed(a):
+    print(a + 7)
 '''
 TESTS = """\
+import pathlib
+import shutil
 import subprocess
 import sys
+import venv
 
 import pytest
 import sums
@@ -184,6 +192,14 @@ def test_elsewhere():
 
 def test_count():
     assert sums.count(0) == 3
+
+
+def test_installed(tmp_path):
+    venv.create(tmp_path, symlinks=True)
+    (packages,) = tmp_path.glob("lib/python3.*/site-packages")
+    shutil.copy(pathlib.Path(__file__).parents[1] / "sums.py", packages)
+    command = [tmp_path / "bin" / "python", "-I", "-c", "import sums; sums.installed(2)"]
+    assert subprocess.run(command, capture_output=True).stdout == b"9\\n"
 """
 
 
@@ -225,6 +241,7 @@ def test_a_hole_is_found_what_is_tested_is_killed_and_the_tree_is_as_it_was(proj
     assert by["22: pass"] == ("timeout", "the limit of time")
     assert by["7: (a >= LIMIT)"] == by["3: 101"] == ("survived", ""), "what is executed on import"
     assert by["27: (a + 9)"] == ("uncovered", "")
+    assert by["31: (a - 7)"] == ("killed", "test_installed"), "what an installation in another virtual environment executes"
     printed = capsys.readouterr().out
     assert "SURVIVED   sums.py:7:8 comparison: 2 tests," in printed
     assert "    - if a > LIMIT:\n    + if (a >= LIMIT):\n" in printed

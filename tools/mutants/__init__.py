@@ -6,7 +6,8 @@
 Which tests execute a line is recorded once for a state of the tree, and kept in `.mutants/`. What a fixture of a module,
 a class or the session executes counts for every test in its scope, and what is executed on import for every test that
 executes anything of the module. Processes that a test starts are measured as well, as far as they inherit its
-environment and end in the ordinary way: of one that is killed or forked, or that runs in another virtual environment,
+environment and end in the ordinary way, also those of a virtual environment that the tests make and install the tree
+in. Of one that is killed or forked, and of such an environment that no test process itself has started a program of,
 nothing is known. A line that no test is known to execute is reported, and is a hole like any other.
 
 The exit status is 1 if there is a hole that `equivalent.toml` does not list, and 2 if the tool could not do its work.

@@ -43,6 +43,8 @@ def _visited(node: ast.AST, lines: range, words: set[ast.AST]) -> Iterator[tuple
 
 def _is_for_readers(node: ast.AST) -> bool:
     """Whether a node is a docstring, an import, a type, a check for type checkers, or a text that is put together for people."""
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Name) and node.func.id == "TypeVar"
     if isinstance(node, ast.Expr):
         return isinstance(node.value, ast.Constant)
     if isinstance(node, ast.If):

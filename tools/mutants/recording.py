@@ -12,17 +12,23 @@ from pathlib import Path
 
 import coverage
 
-from mutants.recording_plugin import CONTEXT, SCOPE, TIMES
-from mutants.tree import TreeError, copy_tree, environment, prove_imported_from, state_of
+from mutants.recording_plugin import CONTEXT, COVERAGE, SCOPE, TIMES
+from mutants.tree import TreeError, copy_tree, environment, import_roots, prove_imported_from, state_of
 
-#: For every Python that inherits the environment: coverage's own installation sees to it that each of them starts to measure.
+#: For every Python that inherits the environment: coverage's own installation sees to it that each of them starts to measure,
+#: and the recording plugin does in other virtual environments. What is installed there is the same as what lies in the copy.
 _CONFIGURATION = """
 [run]
 parallel = true
 data_file = {folder}/measured
 context = ${{{context}-}}
-include = {copy}/*
+include =
+    {copy}/*
+{installed}
 disable_warnings = no-data-collected
+
+[paths]
+{same}
 """
 
 
@@ -73,18 +79,34 @@ def test_files(root: Path, tests: Sequence[str]) -> list[str]:
     return sorted(str(path.relative_to(root)) for path in found)
 
 
+def _configuration(scratch: Path, copy: Path) -> str:
+    """Return coverage's configuration for a copy of the tree, and for its packages wherever they are installed."""
+    roots = [copy / folder for folder in import_roots(copy)]
+    packages = sorted(path.parent.name for folder in roots for path in folder.glob("*/__init__.py"))
+    modules = sorted(path.name for folder in roots for path in folder.glob("*.py"))
+    installed = [f"    */site-packages/{name}" for name in (*(f"{package}/*" for package in packages), *modules)]
+    same = [f"root{number} =\n    {folder}\n    */site-packages" for number, folder in enumerate(roots)]
+    return _CONFIGURATION.format(folder=scratch, copy=copy, context=CONTEXT, installed="\n".join(installed), same="\n".join(same))
+
+
 def _record(root: Path, modules: Sequence[str], files: list[str], processes: int, folder: Path) -> None:
     """Run the tests in a copy, dealt out to a few processes, and put together what they executed."""
     with tempfile.TemporaryDirectory(prefix="mutants-") as temporary:
         scratch = Path(temporary).resolve()
         copy = copy_tree(root, scratch / "tree")
         prove_imported_from(root, copy, modules)
-        (scratch / "coveragerc").write_text(_CONFIGURATION.format(folder=scratch, copy=copy, context=CONTEXT))
+        (scratch / "coveragerc").write_text(_configuration(scratch, copy))
+        (scratch / "alone").mkdir()
+        (scratch / "alone" / "coverage").symlink_to(Path(coverage.__file__).parent)
         print(f"recording which lines {len(files)} test files execute", flush=True)
         shares = [share for number in range(processes) if (share := files[number::processes])]
         running = []
         for number, share in enumerate(shares):
-            settings = {"COVERAGE_PROCESS_START": str(scratch / "coveragerc"), TIMES: str(scratch / f"times-{number}.json")}
+            settings = {
+                "COVERAGE_PROCESS_START": str(scratch / "coveragerc"),
+                COVERAGE: str(scratch / "alone"),
+                TIMES: str(scratch / f"times-{number}.json"),
+            }
             command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "mutants.recording_plugin", *share]
             with (scratch / f"output-{number}").open("wb") as output:
                 given = environment(root, copy, settings)
@@ -96,7 +118,7 @@ def _record(root: Path, modules: Sequence[str], files: list[str], processes: int
         for number in range(len(shares)):
             seconds |= json.loads((scratch / f"times-{number}.json").read_text())
         folder.mkdir(parents=True, exist_ok=True)
-        measured = coverage.Coverage(data_file=str(folder / "lines"), config_file=False)
+        measured = coverage.Coverage(data_file=str(folder / "lines"), config_file=str(scratch / "coveragerc"))
         measured.combine(list(map(str, scratch.glob("measured.*"))))
         measured.save()
         if not measured.get_data().measured_files():

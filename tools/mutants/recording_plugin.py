@@ -2,12 +2,16 @@
 
 The context of a test is its node id. What a fixture of a wider scope executes has the context of that scope, `scope:`
 and the beginning of the node ids that it stands for: which test happens to be the first to ask for it is chance.
+
+Coverage starts by itself in every Python of the virtual environment that the tests run in. A test may make another one
+and install the tree there: when it starts a program of that environment, the environment is given coverage first.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Generator, Iterator
@@ -24,9 +28,30 @@ CONTEXT: Final = "MUTANTS_CONTEXT"
 #: The environment variable that says where the times go.
 TIMES: Final = "MUTANTS_TIMES"
 
+#: The environment variable that names a folder with nothing but the package of coverage.
+COVERAGE: Final = "MUTANTS_COVERAGE"
+
 SCOPE: Final = "scope:"
 
 _seconds: dict[str, float] = defaultdict(float)
+
+
+def pytest_configure() -> None:
+    """Look at each program before it is started."""
+    sys.addaudithook(_before_a_start)
+
+
+def _before_a_start(event: str, arguments: tuple[Any, ...]) -> None:
+    """Let coverage start in another virtual environment, if it is one of its programs that is to be started."""
+    if event != "subprocess.Popen":
+        return
+    program = Path(os.fsdecode(arguments[0]))
+    folder = program.parents[1] if program.is_absolute() and len(program.parents) > 1 else None
+    if folder is not None and (folder / "pyvenv.cfg").is_file() and not folder.samefile(sys.prefix):
+        for packages in folder.glob("lib/python3.*/site-packages"):
+            start = packages / "mutants_coverage.pth"
+            if not start.exists():
+                start.write_text(f"{os.environ[COVERAGE]}\nimport coverage; coverage.process_startup()\n")
 
 
 @contextmanager
