@@ -104,8 +104,12 @@ def _contract_lines(contract: Contract, registry: Registry) -> Iterator[str]:
 
 def _declared_lines(declared: Declares) -> Iterator[str]:
     yield f"In `{declared.source}`:\n"
-    yield from (f"- `{each.key}` = {value(each)}" + (", if it is there" if each.optional else "") for each in declared.require)
+    yield from (f"- `{each.key}` = {value(each)}" + (_condition(each)) for each in declared.require)
     yield ""
+
+
+def _condition(requirement: Requirement) -> str:
+    return ", if it is there" if requirement.optional else ", or the key is absent" if requirement.absent else ""
 
 
 def value(requirement: Requirement) -> str:

@@ -152,7 +152,9 @@ def _fault(requirement: Requirement, key: str, value: Any) -> Fault | None:
         return None if value is None or value is _ABSENT else Fault("declaration-mismatch", key, wanted, write_value(value))
     if value is _ABSENT or value is None:
         found = "null" if value is None else "nothing: the key is absent"
-        return None if requirement.optional else Fault("declaration-incomplete", key, wanted, found)
+        if requirement.optional or (requirement.absent and value is _ABSENT):
+            return None
+        return Fault("declaration-incomplete", key, wanted, found)
     if isinstance(requirement.equals, tuple):
         if not is_block(value):
             return Fault("declaration-invalid", key, f"two whole numbers above 0, namely {wanted}", write_value(value))
@@ -185,7 +187,7 @@ def _values(content: Any, steps: list[str], path: str) -> Iterator[tuple[str, An
 def _known(key: str, source: DeclarationSource, registry: Registry) -> bool:
     """Whether some contract is declared by this value of `quant_method` or `quant_algo`."""
     return any(
-        requirement.key == key and source.content.get(key) == requirement.equals
+        requirement.key == key and source.content.get(key) in (requirement.equals, *requirement.any_of)
         for contract in registry.contracts.values()
         for each in contract.declares
         for requirement in each.require
@@ -193,4 +195,4 @@ def _known(key: str, source: DeclarationSource, registry: Registry) -> bool:
 
 
 def _describe(declares: Declares) -> str:
-    return ", ".join(f"{each.key}={write_wanted(each)}" for each in declares.require if not each.optional)
+    return ", ".join(f"{each.key}={write_wanted(each)}" for each in declares.require if not (each.optional or each.absent))

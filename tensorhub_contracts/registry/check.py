@@ -129,3 +129,5 @@ def _requirement_faults(requirement: Requirement) -> Iterator[str]:
     stated = (requirement.equals is not None) + bool(requirement.any_of) + requirement.null
     if stated != 1:
         yield f"{requirement.key}: states exactly one of equals, any_of and null"
+    if requirement.optional and requirement.absent:
+        yield f"{requirement.key}: optional says more than absent: one of them"

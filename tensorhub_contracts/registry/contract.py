@@ -60,7 +60,8 @@ class Form(Readable):
 class Requirement(Readable):
     """One key that a declaration must hold. Dots step into objects and `*` stands for every member of one.
 
-    Exactly one of `equals`, `any_of` and `null` states the value. A requirement that is `optional` is met by absence.
+    Exactly one of `equals`, `any_of` and `null` states the value. A requirement that is `optional` is met by absence and by
+    null, one that may be `absent` by absence alone: where the key has one documented default, and null none.
     """
 
     key: str
@@ -68,6 +69,7 @@ class Requirement(Readable):
     any_of: tuple[str, ...] = ()
     null: bool = False
     optional: bool = False
+    absent: bool = False
 
 
 @attrs.frozen(repr=False)

@@ -75,4 +75,6 @@ def _requirement_facts(requirement: Requirement) -> dict[str, Any]:
         facts["null"] = True
     if requirement.optional:
         facts["optional"] = True
+    if requirement.absent:
+        facts["absent"] = True
     return facts

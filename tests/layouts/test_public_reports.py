@@ -775,7 +775,7 @@ def test_b1_43_the_declaration_says_blockwise_and_the_leaf_says_otherwise(tmp_pa
 
 @pytest.mark.parametrize(
     ("scheme", "code"),
-    [("static", "declaration-mismatch"), (..., "declaration-incomplete"), (None, "declaration-incomplete"), (True, "declaration-invalid")],
+    [("static", "declaration-mismatch"), (None, "declaration-incomplete"), (True, "declaration-invalid")],
 )
 def test_b1_43_the_activation_scheme_is_part_of_the_declaration(scheme: Any, code: str, tmp_path: Path) -> None:
     inspection = judge(tmp_path, unit("w", 256, 384), fp8_config(activation_scheme=scheme))

@@ -313,7 +313,20 @@ def test_a_source_that_declares_something_beside_its_configuration_is_in_no_cont
         assert inspect(folder).contract is None
     registry = load_registry()
     converted = {handle for edge in registry.conversions for handle in (*edge.source, *edge.to)}
-    assert {each.source for handle in converted for each in registry.contracts[handle].declares} == {"quantization_config"}
+    beside = [each for handle in converted for each in registry.contracts[handle].declares if each.source != "quantization_config"]
+    assert [(each.source, each.require[0].any_of) for each in beside] == [("hf_quant_config", ("FP8_BLOCK_SCALES", "FP8_PB_WO"))]
+
+
+def test_blocks_that_two_files_declare_are_completed_and_decoded(tmp_path: Path, source: Path) -> None:
+    """The second file says no more than the contract, and goes along; a checkpoint that is decoded leaves it behind."""
+    done("produce", source, tmp_path / "blocks", "--to", BLOCKWISE, "--skip", "*up*")
+    second = {"quantization": {"quant_algo": "FP8_BLOCK_SCALES"}}
+    (tmp_path / "blocks" / "hf_quant_config.json").write_text(json.dumps(second))
+    done("produce", tmp_path / "blocks", tmp_path / "more", "--to", BLOCKWISE, "--only", "*up*")
+    assert inspect(tmp_path / "more").unit_count > inspect(tmp_path / "blocks").unit_count
+    assert json.loads((tmp_path / "more" / "hf_quant_config.json").read_text()) == second
+    done("decode", tmp_path / "more", tmp_path / "dense", "--to", "plain.bf16@1")
+    assert not (tmp_path / "dense" / "hf_quant_config.json").exists()
 
 
 def test_odd_sizes_stay_aligned(tmp_path: Path) -> None:
