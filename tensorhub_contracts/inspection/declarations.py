@@ -86,10 +86,6 @@ def declaration_violations(declared: DeclaredContracts, contract: Contract, regi
     if not contract.declares:
         expected = f"no quantization declared: {contract.handle} declares nothing"
         violations += (_mismatch(each.source, expected) for each in declared.by_source)
-    elif not declared.by_source:
-        wanted = " or ".join(dict.fromkeys(map(_describe, contract.declares)))
-        expected = f"a declaration of {contract.handle}: {wanted}"
-        violations.append(Violation(code="declaration-missing", object="quantization_config", expected=expected, found="none"))
     else:
         for each in declared.by_source:
             if contract.handle not in each.declares:
@@ -192,6 +188,11 @@ def _known(key: str, source: DeclarationSource, registry: Registry) -> bool:
         for each in contract.declares
         for requirement in each.require
     )
+
+
+def describe_declares(contract: Contract) -> str:
+    """Write what declares a contract: the keys that a declaration must hold, with their values."""
+    return " or ".join(dict.fromkeys(map(_describe, contract.declares)))
 
 
 def _describe(declares: Declares) -> str:

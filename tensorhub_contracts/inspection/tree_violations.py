@@ -12,6 +12,7 @@ from tensorhub_contracts.inspection.declarations import declared_block
 from tensorhub_contracts.inspection.grouping import TensorGroups
 from tensorhub_contracts.inspection.mixed import mixed_violations
 from tensorhub_contracts.inspection.scale_shapes import block_grid
+from tensorhub_contracts.inspection.undeclared import indistinguishable, stands_undeclared
 from tensorhub_contracts.inspection.unit_violations import orphan_violations, packed_violations, unit_violations
 from tensorhub_contracts.registry.contract import Contract
 
@@ -71,7 +72,7 @@ def contract_violations(candidates: Candidates, contract: Contract, wanted: Cont
             + candidates.registry.unavailable_note,
             resembles=contract.handle,
         )
-    elif refused and wanted is None and matching and (contract.handle not in matching or not candidates.declared.by_source):
+    elif refused and wanted is None and matching and _declaration_is_wanting(candidates, contract):
         yield Violation(
             code="layout-undeclared",
             object=path,
@@ -79,6 +80,14 @@ def contract_violations(candidates: Candidates, contract: Contract, wanted: Cont
             found=candidates.look_like(),
             resembles=matching[0],
         )
+
+
+def _declaration_is_wanting(candidates: Candidates, contract: Contract) -> bool:
+    """Whether another declaration, or one at all, would make the bytes a checkpoint in some contract."""
+    if contract.handle not in candidates.matching_contracts:
+        return not indistinguishable(candidates)
+    undeclared = not candidates.declared.by_source
+    return undeclared and not stands_undeclared(candidates, contract) and not indistinguishable(candidates)
 
 
 def _declared_block_disagrees(candidates: Candidates, contract: Contract) -> Iterator[Violation]:

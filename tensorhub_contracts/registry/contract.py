@@ -22,6 +22,9 @@ Role = Literal["weight-scale", "global-scale", "activation-scale", "zero-point",
 ScaleDirection = Literal["multiply", "global-divides", "none"]
 Execution = Literal["eager", "compiled"]
 
+#: Whether a checkpoint that declares nothing may be in a contract: never; whenever its bytes are; or if they are in no other.
+Undeclared = Literal["never", "allowed", "if-unique"]
+
 
 @attrs.frozen(repr=False)
 class TensorFacts(Readable):
@@ -109,6 +112,12 @@ class Contract(Readable):
     floors: dict[str, Floor] = attrs.field(factory=dict)
     form: tuple[Form, ...] = ()
     declares: tuple[Declares, ...] = ()
+    undeclared: Undeclared | None = None
+
+    @property
+    def when_undeclared(self) -> Undeclared:
+        """What holds for a checkpoint that declares nothing; unless it is said, what nothing declares is allowed to, and only that."""
+        return self.undeclared or ("never" if self.declares else "allowed")
 
     @property
     def quantized(self) -> bool:

@@ -44,6 +44,8 @@ def normative_facts(contract: Contract) -> dict[str, Any]:
         facts["multiple_of"] = dict(contract.multiple_of)
     if contract.whole_tree:
         facts["whole_tree"] = True
+    if contract.when_undeclared != ("never" if contract.declares else "allowed"):
+        facts["undeclared"] = contract.when_undeclared
     if contract.probe:
         facts["probe"] = contract.probe
     return facts

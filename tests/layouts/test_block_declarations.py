@@ -49,7 +49,9 @@ def test_the_same_default_holds_for_the_other_layouts_of_the_method(scale: str, 
 
 
 @pytest.mark.parametrize("algo", ["FP8_BLOCK_SCALES", "FP8_PB_WO"])
-@pytest.mark.parametrize("config", [fp8_config(), fp8_config(activation_scheme=...), {}, None], ids=["both", "both-short", "alone", "no-config"])
+@pytest.mark.parametrize(
+    "config", [fp8_config(), fp8_config(activation_scheme=...), {}, None], ids=["both", "both-short", "alone", "no-config"]
+)
 def test_both_vocabularies_name_the_layout(algo: str, config: dict[str, Any] | None, tmp_path: Path) -> None:
     for further in ({}, {"group_size": 128}, {"exclude_modules": ["lm_head"]}):
         assert_accepted(judge(tmp_path, TREE, config, files=hf_quant(quant_algo=algo, **further)), BLOCKWISE, 1)

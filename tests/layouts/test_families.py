@@ -280,12 +280,7 @@ BY_ROW = (
         ROWWISE,
         {"w.weight": weight(576, 384), "w.weight_scale": ("F32", (576,)), **bf16("norm.weight", 8)},
         (
-            neighbour(
-                "rank-2",
-                Fault("declaration-missing", "quantization_config"),
-                Fault("layout-undeclared", TREE, found="[576, 1]", resembles="compressed-tensors.fp8-channel@1"),
-                w__weight_scale=("F32", (576, 1)),
-            ),
+            neighbour("one-row", Fault("scale-grid-transposed", "w.weight_scale", "[576] or [576, 1]"), w__weight_scale=("F32", (1, 576))),
             neighbour("alignment", Fault("weight-alignment", "w.weight", "in a multiple of 16", "in = 383"), w__weight=weight(576, 383)),
             neighbour(
                 "declared", Fault("layout-undeclared", TREE, resembles=ROWWISE), Fault("scale-name-foreign", "w.weight_scale"), config=FP8
@@ -753,7 +748,7 @@ def test_every_group_of_a_declaration_counts(tmp_path: Path) -> None:
 PIECES: dict[str, Tree] = {
     BLOCKWISE: unit("body.0.w", 576, 384),
     ROWWISE: {"body.0.w.weight": weight(576, 384), "body.0.w.weight_scale": ("F32", (576,))},
-    "compressed-tensors.fp8-channel@1": {"body.0.w.weight": weight(576, 384), "body.0.w.weight_scale": ("F32", (576, 1))},
+    "compressed-tensors.fp8-channel@1": {"body.0.w.weight": weight(576, 384), "body.0.w.weight_scale": ("F16", (576, 1))},
     "compressed-tensors.fp8-block@1": {"body.0.w.weight": weight(576, 384), "body.0.w.weight_scale": ("F32", (5, 3))},
     "hf.fp8-tensor-static@1": {"body.0.w.weight": weight(576, 384), "body.0.w.weight_scale_inv": ("F32", ())},
     "minimax.mxfp8@1": {"body.0.w.weight": weight(576, 384), "body.0.w.weight_scale_inv": ("U8", (576, 12))},
