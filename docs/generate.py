@@ -92,6 +92,8 @@ def _contract_lines(contract: Contract, registry: Registry) -> Iterator[str]:
                 yield f"| {form.name} | {role}{optional} | `{tensor.name}` | {', '.join(tensor.dtypes)} | `{shapes}` |"
     yield "\n## Tensors that nothing scales\n"
     rule = contract.unquantized
+    if rule.mixed:
+        yield "Matrices have two dtypes or more."
     yield f"Matrices are {', '.join(rule.matrix_dtypes)}; vectors and scalars are {', '.join(rule.vector_dtypes)}."
     yield "\n## Declaration\n"
     if not contract.declares:

@@ -77,6 +77,8 @@ def contract_faults(
     for dtype in (*contract.unquantized.matrix_dtypes, *contract.unquantized.vector_dtypes):
         if dtype not in BITS:
             yield f"unquantized: {dtype} is not a dtype"
+    if contract.unquantized.mixed and len(set(contract.unquantized.matrix_dtypes)) < 2:
+        yield "unquantized.mixed: at least two matrix_dtypes"
     if contract.when_undeclared == "never" and not contract.declares:
         yield "undeclared: never, and nothing declares it: no checkpoint could be in it"
     for form in contract.form:

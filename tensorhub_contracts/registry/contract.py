@@ -85,10 +85,15 @@ class Declares(Readable):
 
 @attrs.frozen(repr=False)
 class UnquantizedRule(Readable):
-    """Which dtypes the tensors that nothing scales may have: matrices have rank 2 or more, vectors less."""
+    """Which dtypes the tensors that nothing scales may have: matrices have rank 2 or more, vectors less.
+
+    In a `mixed` contract the matrices have two dtypes or more. In a contract without units, vectors alone are judged as
+    matrices are.
+    """
 
     matrix_dtypes: tuple[str, ...] = ("BF16", "F16", "F32")
     vector_dtypes: tuple[str, ...] = ("BF16", "F16", "F32")
+    mixed: bool = False
 
 
 @attrs.frozen(repr=False)

@@ -38,6 +38,8 @@ def normative_facts(contract: Contract) -> dict[str, Any]:
             key=canonical_json,
         ),
     }
+    if contract.unquantized.mixed:
+        facts["dense"]["mixed"] = True
     if contract.block is not None:
         facts["block"] = list(contract.block)
     if contract.multiple_of:

@@ -116,7 +116,6 @@ PLAIN = (
         bf16("w.weight", 576, 384),
         (
             neighbour("f64", Fault("unquantized-dtype", "w.weight", "BF16", "F64 [576, 384]"), w__weight=("F64", (576, 384))),
-            neighbour("mixed", Fault("layout-mixed", "matrices", found="F16: 1 such as v.weight"), v__weight=("F16", (8, 8))),
             neighbour("integers", Fault("layout-unknown", TREE), w__weight=("I64", (576, 384))),
             neighbour("declared", Fault("units-missing", TREE, BLOCKWISE), config=FP8),
         ),
@@ -133,7 +132,17 @@ PLAIN = (
         "plain-f32",
         "plain.f32@1",
         {"w.weight": ("F32", (576, 384)), "norm.weight": ("BF16", (8,))},
-        (neighbour("mixed", Fault("layout-mixed", "matrices", found="BF16: 1 such as v.weight"), v__weight=("BF16", (8, 8))),),
+        (neighbour("other-vector", Fault("unquantized-dtype", "norm.weight", found="F64 [8]"), norm__weight=("F64", (8,))),),
+        units=0,
+    ),
+    Family(
+        "plain-mixed",
+        "plain.mixed@1",
+        {"w.weight": ("BF16", (576, 384)), "router.weight": ("F32", (8, 384)), "norm.weight": ("F16", (8,))},
+        (
+            neighbour("f64", Fault("unquantized-dtype", "v.weight", "BF16 or F16 or F32", "F64 [8, 8]"), v__weight=("F64", (8, 8))),
+            neighbour("declared", Fault("units-missing", TREE, BLOCKWISE), config=FP8),
+        ),
         units=0,
     ),
 )

@@ -215,8 +215,8 @@ def test_other_sources_are_refused_by_name(tmp_path: Path, source: Path) -> None
             assert have in violation["found"]
     violations = refused("produce", compressed_llama(tmp_path / "ct", "FP8_DYNAMIC"), tmp_path / "made", "--to", ROWWISE)
     assert "contract-without-decoder" in [each["code"] for each in violations]
-    mixed = save(tmp_path / "mixed", {"a.weight": noise(16, 16), "b.weight": noise(16, 16, dtype=torch.float32)})
-    assert [each["code"] for each in refused("produce", mixed, tmp_path / "made", "--to", ROWWISE)] == ["layout-mixed"]
+    wide = save(tmp_path / "wide", {"a.weight": noise(16, 16), "b.weight": noise(16, 16, dtype=torch.float64)})
+    assert [each["code"] for each in refused("produce", wide, tmp_path / "made", "--to", ROWWISE)] == ["unquantized-dtype"]
     declared = save(tmp_path / "declared", {"a.weight": noise(16, 16)}, config={"quantization_config": {"quant_method": "gptq"}})
     assert run("produce", declared, tmp_path / "made", "--to", ROWWISE).code == 1
     assert not (tmp_path / "made").exists()
@@ -327,6 +327,26 @@ def test_blocks_that_two_files_declare_are_completed_and_decoded(tmp_path: Path,
     assert json.loads((tmp_path / "more" / "hf_quant_config.json").read_text()) == second
     done("decode", tmp_path / "more", tmp_path / "dense", "--to", "plain.bf16@1")
     assert not (tmp_path / "dense" / "hf_quant_config.json").exists()
+
+
+def test_a_source_of_mixed_dtypes_is_quantized_from_each_of_them(tmp_path: Path) -> None:
+    """A router in F32 stays so where it is skipped; matrices of either dtype become units."""
+    wide = {name: noise(16, 32, dtype=torch.float32) for name in ("b.weight", "router.weight")}
+    tensors = {"a.weight": noise(16, 32), **wide}
+    source = save(tmp_path / "source", tensors)
+    assert inspect(source).contract == "plain.mixed@1"
+    for contract in (BLOCKWISE, ROWWISE, STORAGE):
+        done("produce", source, tmp_path / contract, "--to", contract, "--skip", "router*")
+        made = inspect(tmp_path / contract)
+        assert (made.contract, sorted(made.layouts)) == (contract, ["a.weight", "b.weight"])
+        assert made.groups is not None
+        assert made.groups.unquantized["router.weight"].dtype == "F32"
+    for name in ("a", "b"):
+        alone = save(tmp_path / f"alone-{name}", {f"{name}.weight": tensors[f"{name}.weight"]})
+        done("produce", alone, tmp_path / f"made-{name}", "--to", ROWWISE)
+        stored = load_file(tmp_path / f"made-{name}" / "model.safetensors")
+        together = load_file(tmp_path / ROWWISE / "model.safetensors")
+        assert all(torch.equal(together[key].view(torch.uint8), each.view(torch.uint8)) for key, each in stored.items())
 
 
 def test_odd_sizes_stay_aligned(tmp_path: Path) -> None:
