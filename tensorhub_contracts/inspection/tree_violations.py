@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
 from tensorhub_contracts.checkpoints.geometry import write_shape
 from tensorhub_contracts.errors import Violation
+from tensorhub_contracts.inspection.cache_scales import cache_violations
 from tensorhub_contracts.inspection.candidates import Candidates
 from tensorhub_contracts.inspection.declarations import declared_block
 from tensorhub_contracts.inspection.grouping import TensorGroups
@@ -47,6 +48,7 @@ def layout_violations(candidates: Candidates, contract: Contract) -> Iterator[Vi
     yield from unit_violations(candidates, contract)
     yield from orphan_violations(candidates)
     yield from packed_violations(candidates, contract)
+    yield from cache_violations(candidates)
 
 
 def contract_violations(candidates: Candidates, contract: Contract, wanted: Contract | None, *, refused: bool) -> Iterator[Violation]:

@@ -12,7 +12,7 @@ from tensorhub_contracts.registry.contract import Contract
 
 
 def count_of_other_dtypes(groups: TensorGroups, contract: Contract) -> int:
-    """Return how many unquantized tensors have a dtype that the contract does not admit for their rank; all that are alike if it is mixed."""
+    """Return how many unquantized tensors have a dtype that the contract does not admit: all, if it is mixed and they are not."""
     return len(_tensors_of_other_dtypes(groups, contract)) + (len(groups.unquantized) if _all_alike(groups, contract) else 0)
 
 

@@ -134,7 +134,8 @@ class Contract(Readable):
 class SidecarName(Readable):
     """A sidecar's name: the end of its last dotted segment, what it means, and what it belongs to.
 
-    `beside` lists what may stand in place of the suffix in the name of the tensor that the sidecar belongs to.
+    `beside` lists what may stand in place of the suffix in the name of the tensor that the sidecar belongs to. Under a module
+    whose name ends in a segment of `alone` it belongs to none, and scales the key or value cache.
     """
 
     suffix: str
@@ -142,6 +143,7 @@ class SidecarName(Readable):
     beside: tuple[str, ...]
     used_by: str
     needs_quantized: bool = False
+    alone: tuple[str, ...] = ()
 
 
 @attrs.frozen(repr=False)
