@@ -92,6 +92,8 @@ def _contract_lines(contract: Contract, registry: Registry) -> Iterator[str]:
                 yield f"| {form.name} | {role}{optional} | `{tensor.name}` | {', '.join(tensor.dtypes)} | `{shapes}` |"
     yield "\n## Tensors that nothing scales\n"
     rule = contract.unquantized
+    if rule.mixed:
+        yield "Matrices have two dtypes or more."
     yield f"Matrices are {', '.join(rule.matrix_dtypes)}; vectors and scalars are {', '.join(rule.vector_dtypes)}."
     yield "\n## Declaration\n"
     if not contract.declares:
@@ -104,8 +106,12 @@ def _contract_lines(contract: Contract, registry: Registry) -> Iterator[str]:
 
 def _declared_lines(declared: Declares) -> Iterator[str]:
     yield f"In `{declared.source}`:\n"
-    yield from (f"- `{each.key}` = {value(each)}" + (", if it is there" if each.optional else "") for each in declared.require)
+    yield from (f"- `{each.key}` = {value(each)}" + (_condition(each)) for each in declared.require)
     yield ""
+
+
+def _condition(requirement: Requirement) -> str:
+    return ", if it is there" if requirement.optional else ", or the key is absent" if requirement.absent else ""
 
 
 def value(requirement: Requirement) -> str:

@@ -1,4 +1,4 @@
-"""Decodes `plain.bf16@1`, `plain.f16@1` and `plain.f32@1`: the bytes are the values."""
+"""Decodes `plain.bf16@1`, `plain.f16@1`, `plain.f32@1` and `plain.mixed@1`: the bytes are the values."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ _WHY: Final = "Unquantized checkpoints are read as they are stored."
 @implements_contract(contract="plain.bf16@1", serves=("bf16-w16a16",), composes_lora=True, requires=("torch",), why=_WHY)
 @implements_contract(contract="plain.f16@1", serves=("bf16-w16a16",), composes_lora=True, requires=("torch",), why=_WHY)
 @implements_contract(contract="plain.f32@1", serves=("bf16-w16a16",), composes_lora=True, requires=("torch",), why=_WHY)
+@implements_contract(contract="plain.mixed@1", serves=("bf16-w16a16",), composes_lora=True, requires=("torch",), why=_WHY)
 def decode_plain(inspection: Inspection, *, lane: str, dtype: str, device: str = "cpu") -> Iterator[DecodedTensor]:
     """Yield every tensor of a proved checkpoint by its name, matrices rounded to `dtype` (BF16 or F16), vectors as they are.
 
@@ -30,7 +31,7 @@ def decode_plain(inspection: Inspection, *, lane: str, dtype: str, device: str =
     def convert(strip: Strip, sidecars: Mapping[str, torch.Tensor]) -> None:
         strip.out.copy_(strip.stored)
 
-    require_contract(inspection, *(f"plain.{each}@1" for each in ("bf16", "f16", "f32")))
+    require_contract(inspection, *(f"plain.{each}@1" for each in ("bf16", "f16", "f32", "mixed")))
     assert inspection.groups is not None  # a proved contract has them
     matrices = (name for name, geometry in inspection.groups.unquantized.items() if len(geometry.shape) > 1 and geometry.dtype != dtype)
     return on_device(

@@ -118,4 +118,4 @@ def _declared(declared: Declares) -> Iterator[str]:
             if each.null
             else " or ".join(map(str, each.any_of)) or (list(each.equals) if isinstance(each.equals, tuple) else each.equals)
         )
-        yield f"    {each.key} = {value}" + ("  (if present)" if each.optional else "")
+        yield f"    {each.key} = {value}" + ("  (if present)" if each.optional or each.absent else "")

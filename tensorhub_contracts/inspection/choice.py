@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from tensorhub_contracts.inspection.candidates import Candidates
-from tensorhub_contracts.inspection.unit_matching import UnitLayout
+from tensorhub_contracts.inspection.undeclared import stands_undeclared
+from tensorhub_contracts.inspection.unit_matching import Finding, UnitLayout
 from tensorhub_contracts.inspection.unquantized import count_of_other_dtypes
 from tensorhub_contracts.registry.contract import Contract
 
@@ -38,7 +39,7 @@ def choose_contract(candidates: Candidates) -> Contract:
         plain = [contract for contract in contracts.values() if not contract.quantized]
         return meant[0] if meant else min(plain, key=lambda contract: count_of_other_dtypes(candidates.groups, contract))
     for handle in candidates.quantized_contracts:
-        agreed = handle in declared.handles if contracts[handle].declares else not declared.by_source
+        agreed = handle in declared.handles if declared.by_source else stands_undeclared(candidates, contracts[handle])
         if agreed and candidates.matches_all(handle):
             return contracts[handle]
     named = [handle for handle in contracts if handle in declared.handles]
@@ -53,16 +54,23 @@ def _distance(candidates: Candidates, handle: str) -> tuple[int, int]:
     worst = total = _declaration_distance(candidates, handle)
     for geometry, judgement in candidates.judged(handle).items():
         if not isinstance(judgement, UnitLayout):
-            weights = [_WEIGHTS.get(finding.code, _WEIGHT_OF_OTHERS) for finding in judgement]
+            weights = [_weight(candidates, finding) for finding in judgement]
             worst = max(worst, *weights)
             total += len(candidates.groups.quantized[geometry]) * sum(weights)
     return worst, total
 
 
+def _weight(candidates: Candidates, finding: Finding) -> int:
+    """Return how much a finding says; an activation's scale that is missing says less than what scales the weight."""
+    if finding.code == "scale-missing" and candidates.judge.role(finding.sidecar) == "activation-scale":
+        return _WEIGHT_OF_OTHERS
+    return _WEIGHTS.get(finding.code, _WEIGHT_OF_OTHERS)
+
+
 def _declaration_distance(candidates: Candidates, handle: str) -> int:
     declared = candidates.declared
     if not declared.by_source:
-        return _UNDECLARED if candidates.registry.contracts[handle].declares else 0
+        return 0 if stands_undeclared(candidates, candidates.registry.contracts[handle]) else _UNDECLARED
     if handle in declared.handles:
         return 0
     return _SAME_METHOD if handle in declared.addressed else _OTHER_METHOD

@@ -87,10 +87,6 @@ def declaration_violations(declared: DeclaredContracts, contract: Contract) -> l
     if not contract.declares:
         expected = f"no quantization declared: {contract.handle} declares nothing"
         violations += (_mismatch(each.source, expected) for each in declared.by_source)
-    elif not declared.by_source:
-        wanted = " or ".join(dict.fromkeys(map(_describe, contract.declares)))
-        expected = f"a declaration of {contract.handle}: {wanted}"
-        violations.append(Violation(code="declaration-missing", object="quantization_config", expected=expected, found="none"))
     else:
         for each in declared.by_source:
             if contract.handle not in each.declares:
@@ -144,7 +140,9 @@ def _fault(requirement: Requirement, key: str, value: Any) -> Fault | None:
         return None if value is None or value is _ABSENT else Fault("declaration-mismatch", key, wanted, write_value(value))
     if value is _ABSENT or value is None:
         found = "null" if value is None else "nothing: the key is absent"
-        return None if requirement.optional else Fault("declaration-incomplete", key, wanted, found)
+        if requirement.optional or (requirement.absent and value is _ABSENT):
+            return None
+        return Fault("declaration-incomplete", key, wanted, found)
     if isinstance(requirement.equals, tuple):
         if not is_block(value):
             return Fault("declaration-invalid", key, f"two whole numbers above 0, namely {wanted}", write_value(value))
@@ -195,5 +193,10 @@ def known_methods(source: DeclarationSource, key: str, registry: Registry) -> li
     return list(dict.fromkeys(values))
 
 
+def describe_declares(contract: Contract) -> str:
+    """Write what declares a contract: the keys that a declaration must hold, with their values."""
+    return " or ".join(dict.fromkeys(map(_describe, contract.declares)))
+
+
 def _describe(declares: Declares) -> str:
-    return ", ".join(f"{each.key}={write_wanted(each)}" for each in declares.require if not each.optional)
+    return ", ".join(f"{each.key}={write_wanted(each)}" for each in declares.require if not (each.optional or each.absent))

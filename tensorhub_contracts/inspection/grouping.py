@@ -170,12 +170,13 @@ class Grouping:
         self._batches.append(primaries)
 
     def _attach(self, sidecars: list[tuple[str, Geometry]], sidecar: SidecarName, primaries: dict[str, _Unit]) -> None:
-        """Give the sidecars of one name to the primary tensors of their batch; the others wait."""
-        with_sidecar, waiting = self._with_sidecar[sidecar.suffix], self._waiting
-        if not sidecar.beside:  # it belongs to no tensor, whatever its stem is the name of
-            waiting += ((name, sidecar, geometry) for name, geometry in sidecars)
+        """Give the sidecars of one name to the primary tensors of their batch; the others wait, and those that belong to none."""
+        if not sidecar.beside:
+            self._waiting.extend((name, sidecar, geometry) for name, geometry in sidecars)
             return
-        cut, beside = -len(sidecar.suffix), sidecar.beside[0]
+        with_sidecar, waiting = self._with_sidecar[sidecar.suffix], self._waiting
+        cut = -len(sidecar.suffix)
+        beside = sidecar.beside[0]
         for name, geometry in sidecars:
             primary = name[:cut] + beside if beside else name[:cut]
             unit = primaries.get(primary)
@@ -200,7 +201,9 @@ class Grouping:
             if sidecar.role == "cache-scale":
                 cache_scales.append(name)
             elif not self._attach_late(name, sidecar, geometry, batch_of):
-                if not sidecar.needs_quantized:
+                if name.removesuffix(sidecar.suffix).rpartition(".")[2] in sidecar.alone:
+                    cache_scales.append(name)
+                elif not sidecar.needs_quantized:
                     orphans.append((name, sidecar))
                 elif geometry.dtype in NARROW_FLOAT:  # an ordinary parameter that is called like a sidecar
                     late[name] = self._new_unit(name, geometry)

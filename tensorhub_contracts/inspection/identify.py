@@ -11,6 +11,7 @@ from tensorhub_contracts.inspection.grouping import TensorGroups
 from tensorhub_contracts.inspection.notes import not_provable, proved
 from tensorhub_contracts.inspection.result import Inspection
 from tensorhub_contracts.inspection.tree_violations import contract_violations, empty_violations, layout_violations
+from tensorhub_contracts.inspection.undeclared import undeclared_violations
 from tensorhub_contracts.inspection.unexplained.undescribed import undescribed_violations
 from tensorhub_contracts.inspection.unit_matching import UnitLayout
 from tensorhub_contracts.inspection.unquantized import unquantized_violations
@@ -34,6 +35,7 @@ def identify(checkpoint: Checkpoint, registry: Registry, groups: TensorGroups, w
         if candidates.quantized or checkpoint.declarations:
             exclusions = _exclusions(candidates)
         violations += declaration_violations(candidates.declared, contract)
+        violations += undeclared_violations(candidates, contract)
         violations += exclusions.violations
         violations += layout_violations(candidates, contract)
         violations += unquantized_violations(checkpoint, groups, contract)

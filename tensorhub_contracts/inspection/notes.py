@@ -8,6 +8,7 @@ from tensorhub_contracts.checkpoints.geometry import WIDE_FLOAT
 from tensorhub_contracts.inspection.candidates import Candidates
 from tensorhub_contracts.inspection.exclusions import ExclusionReport
 from tensorhub_contracts.inspection.unit_matching import UnitLayout
+from tensorhub_contracts.inspection.unquantized import matrix_dtypes
 from tensorhub_contracts.registry.contract import NOT_PROVABLE, Contract
 
 
@@ -18,7 +19,10 @@ def proved(candidates: Candidates, contract: Contract, units: int) -> Iterator[s
     if checkpoint.index_name:
         yield f"index: {checkpoint.index_name} and the headers agree on all {_count(checkpoint.tensor_count, 'tensor')}"
     if not contract.quantized:
-        yield f"dense: every matrix is {contract.element}, and nothing is quantized or scaled"
+        counts = matrix_dtypes(candidates.groups)
+        what = "matrix" if any(len(each.shape) > 1 for each in candidates.groups.unquantized.values()) else "tensor"
+        dtypes = " or ".join(f"{dtype} ({count:,})" for dtype, count in sorted(counts.items())) if len(counts) > 1 else contract.element
+        yield f"dense: every {what} is {dtypes}, and nothing is quantized or scaled"
         return
     if contract.whole_tree:
         yield f"units: {_count(units, 'F8 tensor')}, and no scale anywhere"

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
 from tensorhub_contracts.errors import Violation
+from tensorhub_contracts.inspection.cache_scales import cache_violations
 from tensorhub_contracts.inspection.candidates import Candidates
 from tensorhub_contracts.inspection.declared_block import block_contradictions, declared_block
 from tensorhub_contracts.inspection.grouping import TensorGroups
 from tensorhub_contracts.inspection.mixed import mixed_violations
+from tensorhub_contracts.inspection.undeclared import indistinguishable, stands_undeclared
 from tensorhub_contracts.inspection.unexplained.undescribed import unexplained_violations
 from tensorhub_contracts.inspection.unexplained.unknown_scales import unknown_scale_violations
 from tensorhub_contracts.inspection.unit_violations import orphan_violations, packed_violations, unit_violations
@@ -51,6 +53,7 @@ def layout_violations(candidates: Candidates, contract: Contract) -> Iterator[Vi
     packed = {each.object for each in packed_violations(candidates, contract)}
     expected = f"a tensor that {contract.handle} describes, or bookkeeping: masks, counters, tables of positions"
     yield from (each for each in unexplained_violations(candidates, expected) if each.object not in packed)
+    yield from cache_violations(candidates)
 
 
 def contract_violations(candidates: Candidates, contract: Contract, wanted: Contract | None, *, refused: bool) -> Iterator[Violation]:
@@ -66,7 +69,7 @@ def contract_violations(candidates: Candidates, contract: Contract, wanted: Cont
             remedy=f"Inspect it without naming a contract, or accept {' or '.join(matching)}.",
             resembles=matching[0],
         )
-    if refused and wanted is None and matching and (contract.handle not in matching or not candidates.declared.by_source):
+    if refused and wanted is None and matching and _declaration_is_wanting(candidates, contract):
         yield Violation(
             code="layout-undeclared",
             object=path,
@@ -74,3 +77,11 @@ def contract_violations(candidates: Candidates, contract: Contract, wanted: Cont
             found=candidates.look_like(),
             resembles=matching[0],
         )
+
+
+def _declaration_is_wanting(candidates: Candidates, contract: Contract) -> bool:
+    """Whether another declaration, or one at all, would make the bytes a checkpoint in some contract."""
+    if contract.handle not in candidates.matching_contracts:
+        return not indistinguishable(candidates)
+    undeclared = not candidates.declared.by_source
+    return undeclared and not stands_undeclared(candidates, contract) and not indistinguishable(candidates)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 import attrs
@@ -160,7 +161,9 @@ def _sidecar_findings(unit: UnitGeometry, sidecar: Sidecar, facts: TensorFacts, 
         yield Finding(code="scale-dtype", sidecar=sidecar.name, expected=" or ".join(facts.dtypes), found=sidecar.dtype)
     shapes = [expand(pattern, symbols, sidecar.shape) for pattern in facts.patterns] if symbols is not None else []
     if symbols is not None and sidecar.shape not in shapes:
-        code, why = explain_grid(_logical(unit.shape, symbols), sidecar.shape, shapes[0])
+        of_its_rank = (shape for shape in shapes if len(shape) == len(sidecar.shape) and math.prod(shape) > 1)
+        nearest = next(of_its_rank, shapes[0])
+        code, why = explain_grid(_logical(unit.shape, symbols), sidecar.shape, nearest)
         expected = " or ".join(map(write_shape, shapes)) + f" for weight {write_shape(unit.shape)}"
         yield Finding(code=code, sidecar=sidecar.name, expected=expected, found=write_shape(sidecar.shape) + (f": {why}" if why else ""))
 

@@ -130,7 +130,8 @@ def _output_to_stderr() -> Iterator[None]:
 
 def _in_a_line(error: BaseException) -> str:
     """Write an error with the place where it was raised."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f", at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
     try:
         text = str(error).strip().replace("\n", "; ")
     except Exception:

@@ -77,6 +77,10 @@ def contract_faults(
     for dtype in (*contract.unquantized.matrix_dtypes, *contract.unquantized.vector_dtypes):
         if dtype not in BITS:
             yield f"unquantized: {dtype} is not a dtype"
+    if contract.unquantized.mixed and len(set(contract.unquantized.matrix_dtypes)) < 2:
+        yield "unquantized.mixed: at least two matrix_dtypes"
+    if contract.when_undeclared == "never" and not contract.declares:
+        yield "undeclared: never, and nothing declares it: no checkpoint could be in it"
     for form in contract.form:
         yield from (f"form.{form.name}.{fault}" for fault in _form_faults(form, sidecar_names))
     for place, each in enumerate(contract.declares):
@@ -129,3 +133,5 @@ def _requirement_faults(requirement: Requirement) -> Iterator[str]:
     stated = (requirement.equals is not None) + bool(requirement.any_of) + requirement.null
     if stated != 1:
         yield f"{requirement.key}: states exactly one of equals, any_of and null"
+    if requirement.optional and requirement.absent:
+        yield f"{requirement.key}: optional says more than absent: one of them"

@@ -22,6 +22,9 @@ Role = Literal["weight-scale", "global-scale", "activation-scale", "zero-point",
 ScaleDirection = Literal["multiply", "global-divides", "none"]
 Execution = Literal["eager", "compiled"]
 
+#: Whether a checkpoint that declares nothing may be in a contract: never; whenever its bytes are; or if they are in no other.
+Undeclared = Literal["never", "allowed", "if-unique"]
+
 
 @attrs.frozen(repr=False)
 class TensorFacts(Readable):
@@ -60,7 +63,8 @@ class Form(Readable):
 class Requirement(Readable):
     """One key that a declaration must hold. Dots step into objects and `*` stands for every member of one.
 
-    Exactly one of `equals`, `any_of` and `null` states the value. A requirement that is `optional` is met by absence.
+    Exactly one of `equals`, `any_of` and `null` states the value. A requirement that is `optional` is met by absence and by
+    null, one that may be `absent` by absence alone: where the key has one documented default, and null none.
     """
 
     key: str
@@ -68,6 +72,7 @@ class Requirement(Readable):
     any_of: tuple[str, ...] = ()
     null: bool = False
     optional: bool = False
+    absent: bool = False
 
 
 @attrs.frozen(repr=False)
@@ -80,10 +85,15 @@ class Declares(Readable):
 
 @attrs.frozen(repr=False)
 class UnquantizedRule(Readable):
-    """Which dtypes the tensors that nothing scales may have: matrices have rank 2 or more, vectors less."""
+    """Which dtypes the tensors that nothing scales may have: matrices have rank 2 or more, vectors less.
+
+    In a `mixed` contract the matrices have two dtypes or more. In a contract without units, vectors alone are judged as
+    matrices are.
+    """
 
     matrix_dtypes: tuple[str, ...] = ("BF16", "F16", "F32")
     vector_dtypes: tuple[str, ...] = ("BF16", "F16", "F32")
+    mixed: bool = False
 
 
 @attrs.frozen(repr=False)
@@ -107,6 +117,12 @@ class Contract(Readable):
     floors: dict[str, Floor] = attrs.field(factory=dict)
     form: tuple[Form, ...] = ()
     declares: tuple[Declares, ...] = ()
+    undeclared: Undeclared | None = None
+
+    @property
+    def when_undeclared(self) -> Undeclared:
+        """What holds for a checkpoint that declares nothing; unless it is said, what nothing declares is allowed to, and only that."""
+        return self.undeclared or ("never" if self.declares else "allowed")
 
     @property
     def quantized(self) -> bool:
@@ -118,7 +134,8 @@ class Contract(Readable):
 class SidecarName(Readable):
     """A sidecar's name: the end of its last dotted segment, what it means, and what it belongs to.
 
-    `beside` lists what may stand in place of the suffix in the name of the tensor that the sidecar belongs to.
+    `beside` lists what may stand in place of the suffix in the name of the tensor that the sidecar belongs to. Under a module
+    whose name ends in a segment of `alone` it belongs to none, and scales the key or value cache.
     """
 
     suffix: str
@@ -126,6 +143,7 @@ class SidecarName(Readable):
     beside: tuple[str, ...]
     used_by: str
     needs_quantized: bool = False
+    alone: tuple[str, ...] = ()
 
 
 @attrs.frozen(repr=False)

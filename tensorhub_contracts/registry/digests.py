@@ -38,12 +38,16 @@ def normative_facts(contract: Contract) -> dict[str, Any]:
             key=canonical_json,
         ),
     }
+    if contract.unquantized.mixed:
+        facts["dense"]["mixed"] = True
     if contract.block is not None:
         facts["block"] = list(contract.block)
     if contract.multiple_of:
         facts["multiple_of"] = dict(contract.multiple_of)
     if contract.whole_tree:
         facts["whole_tree"] = True
+    if contract.when_undeclared != ("never" if contract.declares else "allowed"):
+        facts["undeclared"] = contract.when_undeclared
     if contract.probe:
         facts["probe"] = contract.probe
     return facts
@@ -75,4 +79,6 @@ def _requirement_facts(requirement: Requirement) -> dict[str, Any]:
         facts["null"] = True
     if requirement.optional:
         facts["optional"] = True
+    if requirement.absent:
+        facts["absent"] = True
     return facts

@@ -22,7 +22,7 @@ def block_scaled(unit: SampleUnit) -> list[float]:
 
 
 def row_scaled(unit: SampleUnit) -> list[float]:
-    """`f32(code[o, i]) * scale[o]`; exact, to be rounded by the caller."""
+    """`f32(code[o, i]) * f32(scale[o])`; exact, to be rounded by the caller."""
     columns = unit.symbols["in"]
     scales = unit.tensors["scale"].values
     return [code * scales[place // columns] for place, code in enumerate(unit.tensors["weight"].values)]

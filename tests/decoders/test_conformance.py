@@ -17,6 +17,10 @@ class TestPlainF32(DecoderContractTests):
     contract = "plain.f32@1"
 
 
+class TestPlainMixed(DecoderContractTests):
+    contract = "plain.mixed@1"
+
+
 class TestBlockwise(DecoderContractTests):
     contract = "hf.fp8-blockwise@1"
     decoder = "tensorhub_decoders.hf_fp8_blockwise:decode_hf_fp8_blockwise"

@@ -253,7 +253,7 @@ def test_other_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="activation_bits"):
         BlockFp8Linear(codes(4, 4), torch.ones(1, 1), activation_bits=4)
     with pytest.raises(ValueError, match="expected"):
-        RowFp8Linear(codes(4, 4), torch.ones(4, 1), activation_bits=16)
+        RowFp8Linear(codes(4, 4), torch.ones(1, 4), activation_bits=16)
 
 
 @pytest.mark.parametrize("make", [block, row])

@@ -106,7 +106,7 @@ def test_other_dtypes_and_shapes_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match="float8_e4m3fn of two dimensions"):
             BlockStoredWeight(weight, torch.ones(1, 1))
-    for scale in (torch.ones(4, 1), torch.ones(3), torch.ones(())):
+    for scale in (torch.ones(1, 4), torch.ones(4, 1, 1), torch.ones(3), torch.ones(())):
         with pytest.raises(ValueError, match="expected"):
             RowStoredWeight(codes(4, 4), scale)
     for scale in (torch.ones(3, 2), torch.ones(6), torch.ones(1, 2, 3)):

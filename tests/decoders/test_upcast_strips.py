@@ -191,7 +191,7 @@ def test_other_dtypes_are_refused() -> None:
     with pytest.raises(ValueError, match="uint8"):
         upcast_block_scaled(weight.view(torch.uint8), torch.ones(1, 1), torch.empty(4, 4))
     with pytest.raises(ValueError, match="expected"):
-        upcast_row_scaled(weight, torch.ones(4, 1), torch.empty(4, 4))
+        upcast_row_scaled(weight, torch.ones(1, 4), torch.empty(4, 4))
 
 
 def test_threads_have_scratch_of_their_own() -> None:

@@ -116,7 +116,6 @@ PLAIN = (
         bf16("w.weight", 576, 384),
         (
             neighbour("f64", Fault("unquantized-dtype", "w.weight", "BF16", "F64 [576, 384]"), w__weight=("F64", (576, 384))),
-            neighbour("mixed", Fault("layout-mixed", "matrices", found="F16: 1 such as v.weight"), v__weight=("F16", (8, 8))),
             neighbour("integers", Fault("layout-unknown", TREE), w__weight=("I64", (576, 384))),
             neighbour("declared", Fault("units-missing", TREE, BLOCKWISE), config=FP8),
         ),
@@ -133,7 +132,17 @@ PLAIN = (
         "plain-f32",
         "plain.f32@1",
         {"w.weight": ("F32", (576, 384)), "norm.weight": ("BF16", (8,))},
-        (neighbour("mixed", Fault("layout-mixed", "matrices", found="BF16: 1 such as v.weight"), v__weight=("BF16", (8, 8))),),
+        (neighbour("other-vector", Fault("unquantized-dtype", "norm.weight", found="F64 [8]"), norm__weight=("F64", (8,))),),
+        units=0,
+    ),
+    Family(
+        "plain-mixed",
+        "plain.mixed@1",
+        {"w.weight": ("BF16", (576, 384)), "router.weight": ("F32", (8, 384)), "norm.weight": ("F16", (8,))},
+        (
+            neighbour("f64", Fault("unquantized-dtype", "v.weight", "BF16 or F16 or F32", "F64 [8, 8]"), v__weight=("F64", (8, 8))),
+            neighbour("declared", Fault("units-missing", TREE, BLOCKWISE), config=FP8),
+        ),
         units=0,
     ),
 )
@@ -280,12 +289,7 @@ BY_ROW = (
         ROWWISE,
         {"w.weight": weight(576, 384), "w.weight_scale": ("F32", (576,)), **bf16("norm.weight", 8)},
         (
-            neighbour(
-                "rank-2",
-                Fault("declaration-missing", "quantization_config"),
-                Fault("layout-undeclared", TREE, found="[576, 1]", resembles="compressed-tensors.fp8-channel@1"),
-                w__weight_scale=("F32", (576, 1)),
-            ),
+            neighbour("one-row", Fault("scale-grid-transposed", "w.weight_scale", "[576] or [576, 1]"), w__weight_scale=("F32", (1, 576))),
             neighbour("alignment", Fault("weight-alignment", "w.weight", "in a multiple of 16", "in = 383"), w__weight=weight(576, 383)),
             neighbour(
                 "declared", Fault("layout-undeclared", TREE, resembles=ROWWISE), Fault("scale-name-foreign", "w.weight_scale"), config=FP8
@@ -754,7 +758,7 @@ def test_every_group_of_a_declaration_counts(tmp_path: Path) -> None:
 PIECES: dict[str, Tree] = {
     BLOCKWISE: unit("body.0.w", 576, 384),
     ROWWISE: {"body.0.w.weight": weight(576, 384), "body.0.w.weight_scale": ("F32", (576,))},
-    "compressed-tensors.fp8-channel@1": {"body.0.w.weight": weight(576, 384), "body.0.w.weight_scale": ("F32", (576, 1))},
+    "compressed-tensors.fp8-channel@1": {"body.0.w.weight": weight(576, 384), "body.0.w.weight_scale": ("F16", (576, 1))},
     "compressed-tensors.fp8-block@1": {"body.0.w.weight": weight(576, 384), "body.0.w.weight_scale": ("F32", (5, 3))},
     "hf.fp8-tensor-static@1": {"body.0.w.weight": weight(576, 384), "body.0.w.weight_scale_inv": ("F32", ())},
     "minimax.mxfp8@1": {"body.0.w.weight": weight(576, 384), "body.0.w.weight_scale_inv": ("U8", (576, 12))},

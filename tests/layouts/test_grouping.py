@@ -119,7 +119,7 @@ def test_integers_of_more_than_a_byte_are_not_packed_by_a_scale_beside_them(dtyp
     assert list(inspection.groups.other) == ["a.weight"]
 
 
-@pytest.mark.parametrize("scale", [("F32", ()), ("F8_E4M3", (64,)), ("U8", (1,))])
+@pytest.mark.parametrize("scale", [("F32", ()), ("BF16", (64,)), ("F16", (1,))])
 @pytest.mark.parametrize("beside", [{}, {"position_ids": ("I64", (1, 77))}])
 def test_scales_of_a_cache_alone_are_no_weights(scale: tuple[str, tuple[int, ...]], beside: Tree, tmp_path: Path) -> None:
     """Nothing judges them, so that nothing would be wrong with the tree, and nothing proved."""

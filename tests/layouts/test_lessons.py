@@ -307,9 +307,10 @@ def test_l12_dense_matrices_of_two_dtypes_are_mixed(majority: int, tmp_path: Pat
     tensors: Tree = {f"layers.{number}.weight": ("BF16", (256, 384)) for number in range(majority)}
     tensors["head.weight"] = ("F16", (256, 384))
     inspection = judge(tmp_path, tensors)
-    assert inspection.codes == ("layout-mixed",), why(inspection)
-    assert f"BF16: {majority} such as layers.0.weight" in inspection.violations[0].found
-    assert "F16: 1 such as head.weight" in inspection.violations[0].found
+    assert_accepted(inspection, "plain.mixed@1", 0)
+    assert f"dense: every matrix is BF16 ({majority}) or F16 (1), and nothing is quantized or scaled" in inspection.proved
+    asked = judge(tmp_path, tensors, contract="plain.bf16@1")
+    assert_refused(asked, Fault("unquantized-dtype", "head.weight", "BF16", "F16 [256, 384]"))
 
 
 def test_l12_one_fp8_tensor_among_many_dense_ones_is_not_dense(tmp_path: Path) -> None:

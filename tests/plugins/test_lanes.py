@@ -35,6 +35,7 @@ def test_without_torch_the_shipped_decoders_are_left_out_and_no_lane_is_left(ins
         "plain.bf16@1",
         "plain.f16@1",
         "plain.f32@1",
+        "plain.mixed@1",
         "hf.fp8-blockwise@1",
         "cozy.fp8-rowwise@1",
         "cozy.fp8-storage@1",

@@ -215,8 +215,8 @@ def test_other_sources_are_refused_by_name(tmp_path: Path, source: Path) -> None
             assert have in violation["found"]
     violations = refused("produce", compressed_llama(tmp_path / "ct", "FP8_DYNAMIC"), tmp_path / "made", "--to", ROWWISE)
     assert [each["code"] for each in violations] == ["conversion-impossible"]
-    mixed = save(tmp_path / "mixed", {"a.weight": noise(16, 16), "b.weight": noise(16, 16, dtype=torch.float32)})
-    assert [each["code"] for each in refused("produce", mixed, tmp_path / "made", "--to", ROWWISE)] == ["layout-mixed"]
+    wide = save(tmp_path / "wide", {"a.weight": noise(16, 16), "b.weight": noise(16, 16, dtype=torch.float64)})
+    assert [each["code"] for each in refused("produce", wide, tmp_path / "made", "--to", ROWWISE)] == ["unquantized-dtype"]
     declared = save(tmp_path / "declared", {"a.weight": noise(16, 16)}, config={"quantization_config": {"quant_method": "gptq"}})
     assert run("produce", declared, tmp_path / "made", "--to", ROWWISE).code == 1
     assert not (tmp_path / "made").exists()
@@ -313,7 +313,40 @@ def test_a_source_that_declares_something_beside_its_configuration_is_in_no_cont
         assert inspect(folder).contract is None
     registry = load_registry()
     converted = {handle for edge in registry.conversions for handle in (*edge.source, *edge.to)}
-    assert {each.source for handle in converted for each in registry.contracts[handle].declares} == {"quantization_config"}
+    beside = [each for handle in converted for each in registry.contracts[handle].declares if each.source != "quantization_config"]
+    assert [(each.source, each.require[0].any_of) for each in beside] == [("hf_quant_config", ("FP8_BLOCK_SCALES", "FP8_PB_WO"))]
+
+
+def test_blocks_that_two_files_declare_are_completed_and_decoded(tmp_path: Path, source: Path) -> None:
+    """The second file says no more than the contract, and goes along; a checkpoint that is decoded leaves it behind."""
+    done("produce", source, tmp_path / "blocks", "--to", BLOCKWISE, "--skip", "*up*")
+    second = {"quantization": {"quant_algo": "FP8_BLOCK_SCALES"}}
+    (tmp_path / "blocks" / "hf_quant_config.json").write_text(json.dumps(second))
+    done("produce", tmp_path / "blocks", tmp_path / "more", "--to", BLOCKWISE, "--only", "*up*")
+    assert inspect(tmp_path / "more").unit_count > inspect(tmp_path / "blocks").unit_count
+    assert json.loads((tmp_path / "more" / "hf_quant_config.json").read_text()) == second
+    done("decode", tmp_path / "more", tmp_path / "dense", "--to", "plain.bf16@1")
+    assert not (tmp_path / "dense" / "hf_quant_config.json").exists()
+
+
+def test_a_source_of_mixed_dtypes_is_quantized_from_each_of_them(tmp_path: Path) -> None:
+    """A router in F32 stays so where it is skipped; matrices of either dtype become units."""
+    wide = {name: noise(16, 32, dtype=torch.float32) for name in ("b.weight", "router.weight")}
+    tensors = {"a.weight": noise(16, 32), **wide}
+    source = save(tmp_path / "source", tensors)
+    assert inspect(source).contract == "plain.mixed@1"
+    for contract in (BLOCKWISE, ROWWISE, STORAGE):
+        done("produce", source, tmp_path / contract, "--to", contract, "--skip", "router*")
+        made = inspect(tmp_path / contract)
+        assert (made.contract, sorted(made.layouts)) == (contract, ["a.weight", "b.weight"])
+        assert made.groups is not None
+        assert made.groups.unquantized["router.weight"].dtype == "F32"
+    for name in ("a", "b"):
+        alone = save(tmp_path / f"alone-{name}", {f"{name}.weight": tensors[f"{name}.weight"]})
+        done("produce", alone, tmp_path / f"made-{name}", "--to", ROWWISE)
+        stored = load_file(tmp_path / f"made-{name}" / "model.safetensors")
+        together = load_file(tmp_path / ROWWISE / "model.safetensors")
+        assert all(torch.equal(together[key].view(torch.uint8), each.view(torch.uint8)) for key, each in stored.items())
 
 
 def test_odd_sizes_stay_aligned(tmp_path: Path) -> None:

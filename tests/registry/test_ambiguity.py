@@ -13,7 +13,7 @@ from tensorhub_contracts.registry.shape_patterns import bind, expand
 from tests.support.trees import Tree, judge, why
 
 REGISTRY = load_registry()
-UNDECLARED = [contract for contract in REGISTRY.contracts.values() if contract.quantized and not contract.declares]
+UNDECLARED = [contract for contract in REGISTRY.contracts.values() if contract.quantized and contract.when_undeclared == "allowed"]
 
 #: Geometries in which shapes coincide: one row, one column, one block, equal sides, sizes below a group.
 SIZES = (1, 16, 128, 144)
@@ -77,7 +77,7 @@ def test_an_undeclared_tree_is_in_its_own_contract_and_in_no_other(contract: Con
 
 
 def test_a_declared_contract_accepts_no_tree_that_declares_nothing(tmp_path: Path) -> None:
-    for number, contract in enumerate(each for each in REGISTRY.contracts.values() if each.declares):
+    for number, contract in enumerate(each for each in REGISTRY.contracts.values() if each.when_undeclared == "never"):
         folder = tmp_path / str(number)
         folder.mkdir()
         tree = examples(contract)[-1]

@@ -45,11 +45,15 @@ def test_one_digest_computed_by_hand() -> None:
     text = (
         '{"block":[128,128],'
         '"declares":[{"require":['
+        '{"absent":true,"equals":"dynamic","key":"activation_scheme"},'
         '{"any_of":["e4m3","float8_e4m3fn"],"key":"fmt","optional":true},'
-        '{"equals":"dynamic","key":"activation_scheme"},'
         '{"equals":"fp8","key":"quant_method"},'
         '{"equals":[128,128],"key":"weight_block_size"}'
-        '],"source":"quantization_config"}],'
+        '],"source":"quantization_config"},'
+        '{"require":['
+        '{"absent":true,"equals":128,"key":"group_size"},'
+        '{"any_of":["FP8_BLOCK_SCALES","FP8_PB_WO"],"key":"quant_algo"}'
+        '],"source":"hf_quant_config"}],'
         '"dense":{"matrix_dtypes":["BF16","F16","F32"],"vector_dtypes":["BF16","F16","F32"]},'
         '"element":"F8_E4M3",'
         '"forms":['
@@ -128,7 +132,8 @@ NORMATIVE: dict[str, Callable[[Table], object]] = {
     "one-requirement-less": lambda c: c["declares"][0]["require"].pop(),
     "requirement-key": lambda c: c["declares"][0]["require"][0].update(key="method"),
     "requirement-value": lambda c: c["declares"][0]["require"][1].update(equals=[128, 64]),
-    "requirement-optional": lambda c: c["declares"][0]["require"][2].update(optional=True),
+    "requirement-optional": lambda c: c["declares"][0]["require"][0].update(optional=True),
+    "requirement-absent": lambda c: c["declares"][0]["require"][1].update(absent=True),
     "requirement-any-of": lambda c: c["declares"][0]["require"][3].update(any_of=["e4m3"]),
 }
 

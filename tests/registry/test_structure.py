@@ -46,13 +46,14 @@ def test_the_small_registry_is_sound_and_the_writer_changes_nothing() -> None:
 def test_the_first_release_knows_these() -> None:
     """The names that a refusal must be able to give from the first release on."""
     named = {
-        "plain.bf16@1", "plain.f16@1", "plain.f32@1", "hf.fp8-blockwise@1", "cozy.fp8-rowwise@1", "cozy.fp8-storage@1",
-        "cozy.nvfp4-flat@1", "bfl.nvfp4-preswizzled@1",
+        "plain.bf16@1", "plain.f16@1", "plain.f32@1", "plain.mixed@1", "hf.fp8-blockwise@1", "cozy.fp8-rowwise@1",
+        "cozy.fp8-storage@1", "cozy.nvfp4-flat@1", "bfl.nvfp4-preswizzled@1",
     }  # fmt: skip
     assert named <= set(load_registry().contracts)
     shipped_decoders = {handle for handle, each in load_registry().contracts.items() if each.decoder == "shipped"}
     assert shipped_decoders == {
-        "plain.bf16@1", "plain.f16@1", "plain.f32@1", "hf.fp8-blockwise@1", "cozy.fp8-rowwise@1", "cozy.fp8-storage@1",
+        "plain.bf16@1", "plain.f16@1", "plain.f32@1", "plain.mixed@1", "hf.fp8-blockwise@1", "cozy.fp8-rowwise@1",
+        "cozy.fp8-storage@1",
     }  # fmt: skip
 
 

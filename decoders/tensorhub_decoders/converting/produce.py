@@ -71,7 +71,7 @@ def plan_production(source: Inspection, contract: str, skip: Sequence[str], only
         return _quantized(name, chosen[name].shape, facts) if name in chosen else copied(checkpoint, name)
 
     config: dict[str, Any] | None = None
-    if facts.declares:
+    if facts.when_undeclared == "never":  # else what the source declares stays as it is: nothing, unless it is in the contract already
         unquantized = {name: geometry for name, geometry in groups.unquantized.items() if name not in chosen}
         config = declare(facts, checkpoint.config, unquantized, [*source.layouts, *chosen], list(chosen))
     options = {"command": "produce", "skip": json.dumps(skip), "only": json.dumps(only)}

@@ -7,7 +7,14 @@ from typing import ClassVar, Self
 import torch
 
 from tensorhub_decoders.upcast.cutting import BLOCK
-from tensorhub_decoders.upcast.strips import holds_nan, require_grid, upcast_block_scaled, upcast_mapped_blocks, upcast_row_scaled
+from tensorhub_decoders.upcast.strips import (
+    holds_nan,
+    require_grid,
+    row_scale,
+    upcast_block_scaled,
+    upcast_mapped_blocks,
+    upcast_row_scaled,
+)
 
 
 class StoredWeight:
@@ -113,17 +120,18 @@ class MappedBlockWeight(StoredWeight):
 
 
 class RowStoredWeight(StoredWeight):
-    """One scale for each row."""
+    """One scale for each row, `[out]` or `[out, 1]`."""
 
     scale_name = "weight_scale"
     grid = "row"
 
     def __init__(self, weight: torch.Tensor, scale: torch.Tensor) -> None:
         super().__init__(weight, scale)
-        if weight.dim() != 2 or scale.shape != weight.shape[:1]:
-            raise ValueError(
-                f"scale {tuple(scale.shape)} for weight {tuple(weight.shape)}: expected two dimensions and {tuple(weight.shape[:1])}"
-            )
+        row_scale(weight, scale)  # raises ValueError
+
+    def kernel_scale(self) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return the scale as kernels take it, F32 `[out]`."""
+        return self._kernel_scale or (row_scale(self.weight, self.scale).contiguous(), None)
 
     def upcast(self, begin: int, end: int, out: torch.Tensor) -> None:
         """Write rows of the weight to `out` (`cozy.fp8_rowwise.dequant@1`)."""

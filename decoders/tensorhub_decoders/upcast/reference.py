@@ -36,15 +36,17 @@ def dequantize_block_scaled(weight: torch.Tensor, scale: torch.Tensor, *, out_dt
 
 
 def dequantize_row_scaled(weight: torch.Tensor, scale: torch.Tensor, *, out_dtype: torch.dtype) -> torch.Tensor:
-    """`cozy.fp8_rowwise.dequant@1`: `f32(code) * scale[row]` rounded to F32, then to nearest even to `out_dtype`.
+    """`cozy.fp8_rowwise.dequant@1`: `f32(code) * f32(scale[row])` rounded to F32, then to nearest even to `out_dtype`.
 
-    `weight` is float8_e4m3fn `[out, in]`, `scale` F32 `[out]`. Raises ValueError for a scale of another shape.
+    `weight` is float8_e4m3fn `[out, in]`, `scale` F32 or BF16 `[out]` or `[out, 1]`. Raises ValueError for a scale of another
+    shape.
     """
     import torch
 
-    if scale.shape != weight.shape[:1]:
-        raise ValueError(f"scale {tuple(scale.shape)} for weight {tuple(weight.shape)}: expected {tuple(weight.shape[:1])}")
-    return (weight.to(torch.float32) * scale.to(torch.float32)[:, None]).to(out_dtype)
+    column = (*weight.shape[:1], 1)
+    if tuple(scale.shape) not in (column[:1], column):
+        raise ValueError(f"scale {tuple(scale.shape)} for weight {tuple(weight.shape)}: expected {column[:1]} or {column}")
+    return (weight.to(torch.float32) * scale.to(torch.float32).reshape(column)).to(out_dtype)
 
 
 def dequantize_unscaled(weight: torch.Tensor, *, out_dtype: torch.dtype) -> torch.Tensor:

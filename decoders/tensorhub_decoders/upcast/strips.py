@@ -72,17 +72,27 @@ def upcast_mapped_blocks(weight: torch.Tensor, scale: torch.Tensor, rows: torch.
 def upcast_row_scaled(weight: torch.Tensor, scale: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
     """Write `cozy.fp8_rowwise.dequant@1` of a weight to `out`, and return it.
 
-    `weight` is float8_e4m3fn `[out, in]`, `scale` F32 `[out]`, `out` BF16, F16 or F32 of the weight's shape. Raises
-    ValueError for shapes that do not fit.
+    `weight` is float8_e4m3fn `[out, in]`, `scale` F32 or BF16 `[out]` or `[out, 1]`, `out` BF16, F16 or F32 of the weight's
+    shape. Raises ValueError for shapes that do not fit.
     """
-    if weight.dim() != 2 or scale.shape != weight.shape[:1]:
-        raise ValueError(f"scale {tuple(scale.shape)} for weight {tuple(weight.shape)}: expected {tuple(weight.shape[:1])}")
+    scale = row_scale(weight, scale)
     _require_out(weight, out)
 
     def multiply(strip: torch.Tensor, row: int, scales: torch.Tensor) -> None:
         strip.mul_(scales[row : row + strip.shape[0], None])
 
-    return _upcast(weight, scale.to(torch.float32), out, multiply, strips(*weight.shape))
+    return _upcast(weight, scale, out, multiply, strips(*weight.shape))
+
+
+def row_scale(weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """Return the scales of a matrix's rows, `[out]` or `[out, 1]` as stored, as F32 `[out]`, which holds each of them exactly.
+
+    Raises ValueError for a weight that is no matrix, and for a scale of another shape.
+    """
+    if weight.dim() != 2 or tuple(scale.shape) not in ((weight.shape[0],), (weight.shape[0], 1)):
+        rows = tuple(weight.shape[:1])
+        raise ValueError(f"scale {tuple(scale.shape)} for weight {tuple(weight.shape)}: expected two dimensions and {rows} or {(*rows, 1)}")
+    return scale.reshape(-1).to(torch.float32)
 
 
 def upcast_unscaled(weight: torch.Tensor, out: torch.Tensor) -> torch.Tensor:

@@ -29,7 +29,7 @@ class Neighbours:
             last = name.rpartition(".")[2]
             if "." not in rest and rest not in ("weight", "bias"):
                 sidecar = self._sidecar_names[last]
-                if sidecar is None or sidecar.needs_quantized:
+                if sidecar is None or (sidecar.needs_quantized and sidecar.role == "weight-scale"):
                     found.append(last)
         return ", ".join(found[:3])
 
