@@ -15,6 +15,7 @@ from tensorhub_contracts.inspection.undeclared import undeclared_violations
 from tensorhub_contracts.inspection.unexplained.undescribed import undescribed_violations
 from tensorhub_contracts.inspection.unit_matching import UnitLayout
 from tensorhub_contracts.inspection.unquantized import unquantized_violations
+from tensorhub_contracts.inspection.wanted import unquantized_instead
 from tensorhub_contracts.registry.contract import Contract
 from tensorhub_contracts.registry.registry import Registry
 
@@ -29,6 +30,7 @@ def identify(checkpoint: Checkpoint, registry: Registry, groups: TensorGroups, w
             units_of.setdefault(judgement, []).extend(groups.quantized[geometry])
     # A layout that nothing here describes is said as what it is, alone: how it differs from another says nothing.
     alone = list(empty_violations(checkpoint, groups)) or undescribed_violations(candidates)
+    alone = alone or (unquantized_instead(candidates, wanted) if wanted else [])
     violations = list(alone)
     exclusions = ExclusionReport()
     if not alone:

@@ -15,6 +15,7 @@ from tensorhub_contracts.inspection.undeclared import indistinguishable, stands_
 from tensorhub_contracts.inspection.unexplained.undescribed import unexplained_violations
 from tensorhub_contracts.inspection.unexplained.unknown_scales import unknown_scale_violations
 from tensorhub_contracts.inspection.unit_violations import orphan_violations, packed_violations, unit_violations
+from tensorhub_contracts.inspection.wanted import another_instead
 from tensorhub_contracts.registry.contract import Contract
 
 
@@ -59,16 +60,8 @@ def layout_violations(candidates: Candidates, contract: Contract) -> Iterator[Vi
 def contract_violations(candidates: Candidates, contract: Contract, wanted: Contract | None, *, refused: bool) -> Iterator[Violation]:
     """A contract that was asked for and is not the one found, or one that was found and that nothing here reads."""
     path, matching = candidates.checkpoint.path, candidates.matching_contracts
-    if wanted is not None and refused and matching and contract.handle not in matching:
-        declared = ", ".join(sorted(candidates.declared.handles)) or "nothing that the registry knows"
-        yield Violation(
-            code="contract-mismatch",
-            object=path,
-            expected=contract.handle,
-            found=f"declared: {declared}; bytes: {candidates.look_like()}",
-            remedy=f"Inspect it without naming a contract, or accept {' or '.join(matching)}.",
-            resembles=matching[0],
-        )
+    if wanted is not None and refused:
+        yield from another_instead(candidates, wanted)
     if refused and wanted is None and matching and _declaration_is_wanting(candidates, contract):
         yield Violation(
             code="layout-undeclared",

@@ -831,7 +831,13 @@ def test_b6_08_asked_declared_and_found_stand_side_by_side(tmp_path: Path) -> No
 
 def test_b6_08_a_dense_tree_asked_for_as_quantized_and_the_other_way_round(tmp_path: Path) -> None:
     unquantized = judge(tmp_path, bf16("w.weight", 256, 384), contract=BLOCKWISE)
-    assert {"units-missing", "declaration-missing"} <= set(unquantized.codes), why(unquantized)
+    found = ("plain.bf16@1", "1 unquantized tensors")
+    assert_refused(unquantized, Fault("contract-mismatch", TREE, BLOCKWISE, found, resembles="plain.bf16@1"))
+    assert f"tensorhub produce SRC DST --to {BLOCKWISE}" in unquantized.violations[0].remedy
+    rowwise = judge(tmp_path, {"w.weight": ("F8_E4M3", (256, 384)), "w.weight_scale": ("F32", (256,))}, contract=BLOCKWISE)
+    (other,) = (each for each in rowwise.violations if each.code == "contract-mismatch")
+    assert f"Accept {ROWWISE}, or" in other.remedy  # not a contract of the same bytes that nothing here reads
+    assert f"tensorhub produce ORIGINAL DST --to {BLOCKWISE}" in other.remedy
     quantized = judge(tmp_path, unit("w", 256, 384), FP8, contract="plain.bf16@1")
     assert {"declaration-mismatch", "contract-mismatch", "weight-dtype"} <= set(quantized.codes), why(quantized)
 

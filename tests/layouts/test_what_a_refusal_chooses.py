@@ -59,13 +59,6 @@ def test_orphans_alone_are_not_mixed(tmp_path: Path) -> None:
 # Matrices of several dtypes.
 
 
-def test_dtypes_of_a_plain_tree_are_listed_in_order_whichever_comes_first(tmp_path: Path) -> None:
-    tensors: Tree = {"c.weight": ("F32", (8, 8)), "d.weight": ("F32", (8, 8)), "b.weight": ("F16", (8, 8)), "a.weight": ("BF16", (8, 8))}
-    inspection = judge(tmp_path, tensors)
-    assert_refused(inspection, Fault("layout-mixed", "matrices"))
-    assert inspection.violations[0].found == "BF16: 1 such as a.weight; F16: 1 such as b.weight; F32: 2 such as c.weight"
-
-
 def test_matrices_of_a_tree_that_is_quantized_are_listed_one_by_one(tmp_path: Path) -> None:
     tensors: Tree = {**BODY, "a.weight": ("BF16", (8, 8)), "b.weight": ("F32", (8, 8))}
     inspection = judge(tmp_path, tensors, contract="plain.bf16@1")
@@ -161,11 +154,11 @@ def test_of_two_ways_to_declare_a_contract_the_one_that_less_is_wrong_with_is_to
 def test_blocks_are_packed_weights_if_they_are_bytes(tmp_path: Path, dtype: str, packed: bool) -> None:
     tensors: Tree = {"experts.up_blocks": (dtype, (2, 64, 4, 16)), "norm.weight": ("BF16", (64,))}
     inspection = judge(tmp_path, tensors)
+    assert inspection.contract is None
     if packed:
-        assert inspection.contract is None
         assert {each.object for each in inspection.violations if each.code == "scale-missing"} == {"experts.up_blocks"}
     else:
-        assert_accepted(inspection, "plain.bf16@1")
+        assert {each.object for each in inspection.violations if each.code == "tensor-unexplained"} == {"experts.up_blocks"}
 
 
 # Patterns that no engine takes.

@@ -76,7 +76,7 @@ def test_integers_under_a_name_of_their_own_are_packed_weights_only_beside_a_sca
         tables["contract"][0]["form"][0]["tensors"]["weight"]["name"] = weight
         tables["contract"][0]["form"][0]["tensors"]["scale"]["name"] = scale
         registries[weight] = decoding(merged(tables))
-    bare: Tensors = {"a": ("I8", (64, 32)), "a_scale": ("F32", (64, 1)), "table": ("I8", (8, 64))}
+    bare: Tensors = {"a": ("I8", (64, 32)), "a_scale": ("F32", (64, 1)), "mask": ("I8", (8, 64))}
     assert_accepted(inspect(judge(tmp_path, bare).path, registry=registries["{param}"]), INT8, 1)
     named: Tensors = {
         "a.weight": ("I8", (64, 32)),
