@@ -15,6 +15,7 @@ import attrs
 
 from tensorhub_contracts import LoadReport, Refusal, Violation, load
 from tensorhub_decoders.devices import compute_capability
+from tensorhub_decoders.exact_torch import exact_torch
 from tensorhub_decoders.reading import torch_dtype
 from tensorhub_decoders.resident.linear import ResidentModule
 from tensorhub_decoders.transformers_models.placing import placeholders, put_resident_units
@@ -65,7 +66,8 @@ def load_model(
     folder = folder if folder.is_dir() else folder.parent
     config = _undeclared_config(folder)
     kind = model_class or _model_class(config, folder)
-    model, info = _built(kind, config, loaded.weights, torch_dtype(dtype))
+    with exact_torch():
+        model, info = _built(kind, config, loaded.weights, torch_dtype(dtype))
     allowed = {name for name in info["unexpected_keys"] if any(fnmatch.fnmatchcase(name, pattern) for pattern in unused)}
     _require_all_placed(info, allowed, loaded.report)
     put_resident_units(model, loaded.weights)
