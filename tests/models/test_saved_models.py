@@ -1,4 +1,4 @@
-"""`save_pretrained` of a model that keeps FP8: what is written is the contract that was loaded, with its declaration, or nothing is written."""
+"""`save_pretrained` of a model that keeps FP8: what is written is the contract that was loaded, with its declaration, or nothing is."""
 
 from __future__ import annotations
 
