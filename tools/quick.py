@@ -38,6 +38,7 @@ ROOMS: Final = {
     "tensorhub_contracts/commands": ("tests/commands", "tests/satisfies", "tests/reports"),
     "tensorhub_contracts/reports": ("tests/reports", "tests/commands"),
     "tensorhub_contracts/testing": ("tests/testing", "tests/decoders/test_conformance.py"),
+    "tensorhub_contracts/exact_arithmetic": ("tests/decoders/test_exact_arithmetic.py", "tests/decoders/test_subnormal_numbers.py"),
     "tensorhub_contracts/loading": ("tests/decoders/test_loading*.py", "tests/decoders"),
     "tensorhub_contracts": ("tests/registry", "tests/commands", "tests/layouts", "tests/satisfies"),
     "registry.toml": ("tests/registry", "tests/layouts"),
