@@ -175,6 +175,13 @@ def test_a_pattern_that_cannot_be_read_is_refused_and_hides_none_after_it(tmp_pa
     assert_accepted(judge(tmp_path, {**BODY, **bf16("head.weight", 8, 8)}, fp8_config(modules_to_not_convert=["re:head"])), BLOCKWISE)
 
 
+def test_entries_that_the_bytes_contradict_are_listed_from_the_shortest(tmp_path: Path) -> None:
+    long = "a.b.c.d.e.f.g.h.i"
+    inspection = judge(tmp_path, unit(long, 256, 256), fp8_config(modules_to_not_convert=[long, "i"]))
+    assert_accepted(inspection, BLOCKWISE)
+    assert inspection.exclusions.contradicted == (("i", f"{long}.weight"), (long, f"{long}.weight"))
+
+
 # Headers without files.
 
 
