@@ -17,7 +17,6 @@ from typing import Any
 import click
 import pytest
 import tensorhub_decoders.converting.shard_writing as shard_writing
-from tensorhub_decoders.converting.output_errors import OutputError
 from tensorhub_decoders.converting.resume import UnfinishedOutput
 
 from tests.support.cli import TENSORHUB, environment
