@@ -36,7 +36,7 @@ class _EnoughError(Exception):
 
 
 class _Diagnosis:
-    """One file's header under examination; `violations` collects what is wrong."""
+    """One file's header, and what is wrong with it."""
 
     def __init__(self, raw: bytes, file_size: int, name: str) -> None:
         self.raw = raw
@@ -77,8 +77,8 @@ class _Diagnosis:
             except JsonFault as fault:  # nothing that was read before it says what the rest would have said
                 self.violations, self.refused = [], 0
                 self.refuse("header-json", self.name, "strict UTF-8 JSON", str(fault))
-            except LongValueError as long:
-                self._stopped(f"a value of more than {LONGEST_VALUE:,} characters at character {long.position:,}")
+            except LongValueError as e:
+                self._stopped(f"a value of more than {LONGEST_VALUE:,} characters at character {e.position:,}")
             except _EnoughError:
                 self._stopped("more than these")
         if self.violations:
@@ -261,7 +261,7 @@ class _Diagnosis:
 
 
 def _kind(value: Any) -> str:
-    """Write a value in 80 characters at most, without writing out more of it than that."""
+    """Write a value in 80 characters at most."""
     if value is None:
         return "null"
     return "an object" if isinstance(value, dict) else brief(value)

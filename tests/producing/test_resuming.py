@@ -19,6 +19,7 @@ import pytest
 import tensorhub_decoders.converting.shard_writing as shard_writing
 from tensorhub_decoders.converting.resume import UnfinishedOutput
 
+from tensorhub_contracts.errors import OutputError
 from tests.support.cli import TENSORHUB, environment
 from tests.support.conversions import BLOCKWISE, ROWWISE, digests, done, interrupted_after, noise, refused, run, save
 
