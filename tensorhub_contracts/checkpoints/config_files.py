@@ -14,7 +14,7 @@ from tensorhub_contracts.readable import Readable
 from tensorhub_contracts.strict_json import Duplicates, JsonFault, parse_json
 
 #: Where a declaration may stand; contracts name it by this word.
-DeclarationKind = Literal["quantization_config", "hf_quant_config", "params"]
+DeclarationKind = Literal["quantization_config", "hf_quant_config", "params", "header_metadata"]
 
 #: File, what steps to the object in it, and the kind of source that contracts know it by.
 _PLACES: tuple[tuple[str, tuple[str, ...], DeclarationKind], ...] = (
@@ -107,6 +107,11 @@ def _repeated(content: Any, steps: tuple[str, ...]) -> Iterator[str]:
         if isinstance(content, Duplicates) and step in content.repeated:
             yield step
         content = content.get(step) if isinstance(content, dict) else None
+    yield from repeated_keys(content)
+
+
+def repeated_keys(content: Any) -> Iterator[str]:
+    """Yield the keys that stand more than once in an object, anywhere inside parsed JSON."""
     pending = [content]
     while pending:
         each = pending.pop()

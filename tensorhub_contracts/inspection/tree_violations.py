@@ -10,11 +10,13 @@ from tensorhub_contracts.errors import Violation
 from tensorhub_contracts.inspection.cache_scales import cache_violations
 from tensorhub_contracts.inspection.candidates import Candidates
 from tensorhub_contracts.inspection.declarations import declared_block
+from tensorhub_contracts.inspection.declared_modules import module_violations
 from tensorhub_contracts.inspection.grouping import TensorGroups
 from tensorhub_contracts.inspection.mixed import mixed_violations
 from tensorhub_contracts.inspection.scale_shapes import block_grid
 from tensorhub_contracts.inspection.undeclared import indistinguishable, stands_undeclared
 from tensorhub_contracts.inspection.unit_violations import orphan_violations, packed_violations, unit_violations
+from tensorhub_contracts.inspection.whole_tree import form_violations, marker_violations, numbering_violations
 from tensorhub_contracts.registry.contract import Contract
 
 
@@ -49,6 +51,11 @@ def layout_violations(candidates: Candidates, contract: Contract) -> Iterator[Vi
     yield from orphan_violations(candidates)
     yield from packed_violations(candidates, contract)
     yield from cache_violations(candidates)
+    checkpoint, groups = candidates.checkpoint, candidates.groups
+    yield from marker_violations(checkpoint, groups, contract, candidates.registry)
+    yield from numbering_violations(checkpoint, groups)
+    yield from form_violations(checkpoint, contract, candidates.forms(contract.handle))
+    yield from module_violations(candidates, contract)
 
 
 def contract_violations(candidates: Candidates, contract: Contract, wanted: Contract | None, *, refused: bool) -> Iterator[Violation]:
@@ -99,7 +106,7 @@ def _declared_block_disagrees(candidates: Candidates, contract: Contract) -> Ite
         return
     for geometry, names in candidates.groups.quantized.items():
         scale = next((each for each in geometry.sidecars if candidates.judge.role(each.name) == "weight-scale"), None)
-        if scale is None or len(geometry.shape) < 2:
+        if scale is None or len(geometry.shape) < 2 or scale.name.startswith("{module}"):
             continue
         needed = block_grid(geometry.shape, declared)
         if needed != write_shape(scale.shape):

@@ -54,7 +54,7 @@ class Registry(Readable):
     @cached_property
     def sidecar_names(self) -> SidecarNames:
         """Which tensor is a sidecar, and of what, by the last segment of its name."""
-        return SidecarNames(self.sidecars, self.payloads)
+        return SidecarNames(self.sidecars, self.payloads, self.contracts.values())
 
     @property
     def unavailable_note(self) -> str:

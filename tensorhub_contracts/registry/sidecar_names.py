@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from tensorhub_contracts.registry.contract import Payload, SidecarName
+from collections.abc import Iterable
+
+import attrs
+
+from tensorhub_contracts.readable import Readable
+from tensorhub_contracts.registry.contract import Contract, Payload, SidecarName
+
+
+@attrs.frozen(repr=False, cache_hash=True)
+class SharedName(Readable):
+    """A sidecar of a module that numbered weights share: `{module}` and `suffix`; a weight is `{module}`, `before`, number, `after`."""
+
+    suffix: str
+    before: str
+    after: str
 
 
 class SidecarNames(dict[str, "SidecarName | None"]):
@@ -12,8 +26,11 @@ class SidecarNames(dict[str, "SidecarName | None"]):
     `layers.0.weight_scale` and not `layers.0.my_weight_scale`.
     """
 
-    def __init__(self, sidecars: tuple[SidecarName, ...], payloads: tuple[Payload, ...]) -> None:
+    def __init__(self, sidecars: tuple[SidecarName, ...], payloads: tuple[Payload, ...], contracts: Iterable[Contract] = ()) -> None:
         super().__init__()
+        contracts = tuple(contracts)
+        self.markers = frozenset(marker.name for contract in contracts for marker in contract.marker)
+        self.shared = _shared_names(contracts)
         self.sidecars = sorted(sidecars, key=lambda sidecar: -len(sidecar.suffix))
         self.payloads = payloads
         self.primary_suffixes = sorted({*(payload.suffix for payload in payloads), ".weight"}, key=len, reverse=True)
@@ -54,6 +71,17 @@ class SidecarNames(dict[str, "SidecarName | None"]):
             return None
         stem = side[: len(side) - len(sidecar.suffix)]
         return sidecar.suffix if any(stem + beside == primary for beside in sidecar.beside) else None
+
+
+def _shared_names(contracts: Iterable[Contract]) -> dict[str, tuple[SharedName, ...]]:
+    """Return what numbered weights share, by the sidecar's suffix."""
+    found: dict[str, dict[SharedName, None]] = {}
+    for form in (form for contract in contracts for form in contract.form if "weight" in form.tensors and form.numbered):
+        before, _, after = form.primary.suffix.partition("{number}")
+        for role, tensor in form.tensors.items():
+            if role != "weight":
+                found.setdefault(tensor.suffix, {})[SharedName(tensor.suffix, before, after)] = None
+    return {suffix: tuple(names) for suffix, names in found.items()}
 
 
 def _ends_in(dotted: str, suffix: str) -> bool:

@@ -102,7 +102,7 @@ def declaring_files(contract: Contract) -> dict[str, Any]:
     declared = contract.declares[0]
     content: dict[str, Any] = {}
     for requirement in declared.require:
-        if requirement.optional or requirement.absent:
+        if requirement.optional or requirement.absent or requirement.keys:
             continue
         *steps, last = requirement.key.split(".")
         inner = content
