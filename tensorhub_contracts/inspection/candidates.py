@@ -51,11 +51,13 @@ class Candidates(Readable):
         return self.known[handle]
 
     def matches_all(self, handle: str) -> bool:
+        """Whether every unit is in a contract, with no sidecar left over, and the whole is as the contract says."""
+        return self.matches_units(handle) and fits_as_a_whole(self.groups, self.registry.contracts[handle], self.forms(handle))
+
+    def matches_units(self, handle: str) -> bool:
         """Whether every unit is in a contract, with no sidecar left over."""
         judged = self.judged(handle)
-        if not judged or self.groups.orphans or not all(isinstance(each, UnitLayout) for each in judged.values()):
-            return False
-        return fits_as_a_whole(self.groups, self.registry.contracts[handle], self.forms(handle))
+        return bool(judged) and not self.groups.orphans and all(isinstance(each, UnitLayout) for each in judged.values())
 
     def forms(self, handle: str) -> set[str]:
         """Return the forms of a contract that units are in."""

@@ -65,10 +65,13 @@ class UnitJudge:
 
     def judge(self, unit: UnitGeometry, contract: Contract) -> UnitLayout | tuple[Finding, ...]:
         """Return the unit's layout if it is in the contract, else what differs from the closest form."""
-        if "{number}" in unit.suffix and not any(form.numbered for form in contract.form):
-            return (_shared(unit),)
+        forms: tuple[Form, ...] = contract.form
+        if "{number}" in unit.suffix:
+            forms = tuple(form for form in forms if form.numbered)
+            if not forms:
+                return (_shared(unit),)
         best: tuple[Finding, ...] = ()
-        for form in contract.form:
+        for form in forms:
             findings = tuple(self._findings(unit, contract, form))
             if not findings:
                 return self._layout(unit, contract, form)

@@ -74,6 +74,17 @@ def contract_faults(
             yield f"floors.{body}: not a body of the lane table"
         elif contract.element not in lanes[body].elements:
             yield f"floors.{body}: its weights are {' or '.join(lanes[body].elements)}, and the element is {contract.element}"
+    yield from _rule_faults(contract)
+    for place, marker in enumerate(contract.marker):
+        yield from (f"marker[{place}].{fault}" for fault in _marker_faults(marker, sidecar_names))
+    for form in contract.form:
+        yield from (f"form.{form.name}.{fault}" for fault in _form_faults(form, sidecar_names))
+    for place, each in enumerate(contract.declares):
+        yield from (f"declares[{place}].{fault}" for requirement in each.require for fault in _requirement_faults(requirement))
+
+
+def _rule_faults(contract: Contract) -> Iterator[str]:
+    """Yield what is wrong with the rules for tensors that nothing scales, and for checkpoints that declare nothing."""
     for dtype in (*contract.unquantized.matrix_dtypes, *contract.unquantized.vector_dtypes):
         if dtype not in BITS:
             yield f"unquantized: {dtype} is not a dtype"
@@ -81,12 +92,6 @@ def contract_faults(
         yield "unquantized.mixed: at least two matrix_dtypes"
     if contract.when_undeclared == "never" and not contract.declares:
         yield "undeclared: never, and nothing declares it: no checkpoint could be in it"
-    for place, marker in enumerate(contract.marker):
-        yield from (f"marker[{place}].{fault}" for fault in _marker_faults(marker, sidecar_names))
-    for form in contract.form:
-        yield from (f"form.{form.name}.{fault}" for fault in _form_faults(form, sidecar_names))
-    for place, each in enumerate(contract.declares):
-        yield from (f"declares[{place}].{fault}" for requirement in each.require for fault in _requirement_faults(requirement))
 
 
 def _marker_faults(marker: Marker, sidecar_names: SidecarNames) -> Iterator[str]:

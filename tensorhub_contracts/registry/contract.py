@@ -85,8 +85,9 @@ class Marker(Readable):
 class Requirement(Readable):
     """One key that a declaration must hold. Dots step into objects and `*` stands for every member of one.
 
-    Exactly one of `equals`, `any_of`, `null` and `keys` states the value; `keys` are all that an object may hold. A requirement that is `optional` is met by absence and by
-    null, one that may be `absent` by absence alone: where the key has one documented default, and null none.
+    Exactly one of `equals`, `any_of`, `null` and `keys` states the value; `keys` are all that an object may hold. A requirement
+    that is `optional` is met by absence and by null, one that may be `absent` by absence alone: where the key has one
+    documented default, and null none.
     """
 
     key: str

@@ -1,7 +1,8 @@
 """Shapes as the registry writes them: symbols, ceiling divisions, paddings, products and numbers.
 
 `"out"` binds or compares a dimension, `"in/128"` is ceil(in / 128), `"in/16^4"` is that rounded up to a multiple of 4,
-`"out^128*in/16^4"` is a product of two such sizes, `16` is itself. The primary tensor of a form binds its symbols; there `"in/2"` binds `in` to twice the dimension, because one stored byte holds two elements.
+`"out^128*in/16^4"` is a product of two such sizes, `16` is itself. The primary tensor of a form binds its symbols; there
+`"in/2"` binds `in` to twice the dimension, because one stored byte holds two elements.
 """
 
 from __future__ import annotations
