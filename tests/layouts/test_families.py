@@ -642,7 +642,7 @@ NARROWER = (
         {"w.weight": weight(64, 128, dtype="U8"), "w.weight_scale": weight(128, 16), "w.weight_scale_2": ("F32", ())},
         (
             neighbour("transposed", Fault("scale-grid-transposed", "w.weight_scale", "[128, 16]"), w__weight_scale=weight(16, 128)),
-            neighbour("global", Fault("scale-rank", "w.weight_scale_2", "[]", "[1, 1]"), w__weight_scale_2=("F32", (1, 1))),
+            neighbour("global", Fault("scale-dtype", "w.weight_scale_2", "F32", "BF16"), w__weight_scale_2=("BF16", ())),
         ),
     ),
     Family(
