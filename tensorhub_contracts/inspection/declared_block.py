@@ -26,7 +26,7 @@ def block_contradictions(candidates: Candidates) -> Iterator[Violation]:
         return
     for geometry, names in candidates.groups.quantized.items():
         scale = next((each for each in geometry.sidecars if candidates.judge.role(each.name) == "weight-scale"), None)
-        if scale is None or len(geometry.shape) < 2:
+        if scale is None or len(geometry.shape) < 2 or scale.name.startswith("{module}"):
             continue
         needed = block_grid(geometry.shape, declared)
         if needed != write_shape(scale.shape):

@@ -8,6 +8,7 @@ from functools import cached_property
 import attrs
 
 from tensorhub_contracts.checkpoints.geometry import NARROW_FLOAT, PACKED, WIDE_FLOAT, Geometry
+from tensorhub_contracts.inspection.numbered_weights import NumberedWeights, Sharing
 from tensorhub_contracts.readable import Readable
 from tensorhub_contracts.registry.contract import SidecarName
 from tensorhub_contracts.registry.owned_sidecars import Held, primaries, settle_owned
@@ -16,7 +17,10 @@ from tensorhub_contracts.registry.sidecar_names import SidecarNames
 
 @attrs.frozen(repr=False)
 class Sidecar(Readable):
-    """A sidecar of a unit: the suffix of its name that the registry knows, its dtype and its shape."""
+    """A sidecar of a unit: the suffix of its name that the registry knows, its dtype and its shape.
+
+    One that lies beside the unit's module, and that numbered weights share, is called `{module}` and its suffix.
+    """
 
     name: str
     dtype: str
@@ -27,7 +31,8 @@ class Sidecar(Readable):
 class UnitGeometry(Readable):
     """What one quantized tensor looks like, without its name. Thousands of units share few geometries: each is judged once.
 
-    `suffix` is what the tensor's name ends in: `.weight`, a payload's suffix, or nothing for a bare parameter. `dtype` and
+    `suffix` is what the tensor's name ends in: `.weight`, a payload's suffix, or nothing for a bare parameter; for a weight
+    that shares a sidecar with others, what follows the name of their module: `.shard_{number}.weight`. `dtype` and
     `shape` are the tensor's own, as stored; `sidecars` are sorted by name.
     """
 
@@ -51,6 +56,15 @@ class TensorGroups(Readable):
     unquantized: Mapping[str, Geometry]
     #: Integers, booleans and complex numbers.
     other: Mapping[str, Geometry]
+    #: Tensors that say how a checkpoint is stored and are no part of the model.
+    markers: Mapping[str, Geometry] = attrs.field(factory=dict)
+    #: The numbered weights that share each sidecar, by its name.
+    shared: Mapping[str, Mapping[int, str]] = attrs.field(factory=dict)
+
+    @cached_property
+    def shared_by(self) -> Mapping[str, str]:
+        """The sidecar that a weight shares with others, by the name of the weight."""
+        return {weight: sidecar for sidecar, weights in self.shared.items() for weight in weights.values()}
 
     @cached_property
     def geometry_of(self) -> Mapping[str, UnitGeometry]:
@@ -99,9 +113,13 @@ class _SidecarLists(dict[str, "list[tuple[str, Geometry]] | None"]):
         super().__init__()
         self.sidecar_names = sidecar_names
         self.of_sidecar: dict[str, list[tuple[str, Geometry]]] = {sidecar.suffix: [] for sidecar in sidecar_names.sidecars}
+        self.markers: list[tuple[str, Geometry]] = []
 
     def __missing__(self, segment: str) -> list[tuple[str, Geometry]] | None:
         names = self.sidecar_names
+        if segment in names.markers:
+            self[segment] = self.markers
+            return self.markers
         sidecar = (names.owned_meaning(segment) if names.owned else None) or names[segment]
         self[segment] = listed = None if sidecar is None else self.of_sidecar[sidecar.suffix]
         return listed
@@ -194,15 +212,20 @@ class Grouping:
         self._batches.append(late)
         orphans: list[tuple[str, SidecarName]] = []
         cache_scales: list[str] = []
+        shared: dict[str, Mapping[int, str]] = {}
         # Which batch holds a primary tensor is worked out only if a sidecar is looking for one.
         batch_of = {name: batch for batch in self._batches for name in batch} if self._waiting or self._owned else {}
         self._settle_owned(late, batch_of)
+        numbered = NumberedWeights(batch_of, self._sidecar_names)
         for name, sidecar, geometry in self._waiting:
             if sidecar.role == "cache-scale":
                 cache_scales.append(name)
             elif not self._attach_late(name, sidecar, geometry, batch_of):
                 if name.removesuffix(sidecar.suffix).rpartition(".")[2] in sidecar.alone:
                     cache_scales.append(name)
+                elif (sharing := numbered.of_sidecar(name, sidecar.suffix)) is not None:
+                    shared[name] = sharing.weights
+                    self._share(sharing, sidecar, geometry, batch_of)
                 elif not sidecar.needs_quantized:
                     orphans.append((name, sidecar))
                 elif geometry.dtype in NARROW_FLOAT:  # an ordinary parameter that is called like a sidecar
@@ -210,7 +233,19 @@ class Grouping:
                 else:
                     (self._unquantized if geometry.dtype in WIDE_FLOAT else self._other)[name] = geometry
         other = {name: geometry for name, geometry in self._other.items() if name not in late}
-        return TensorGroups(self._by_geometry(), tuple(orphans), tuple(cache_scales), self._unquantized, other)
+        markers = dict(self._lists.markers)
+        return TensorGroups(self._by_geometry(), tuple(orphans), tuple(cache_scales), self._unquantized, other, markers, shared)
+
+    def _share(self, sharing: Sharing, sidecar: SidecarName, geometry: Geometry, batch_of: dict[str, dict[str, _Unit]]) -> None:
+        """Give a module's sidecar to each of its numbered weights."""
+        made: dict[_Unit, _Unit] = {}
+        entry = Sidecar("{module}" + sidecar.suffix, geometry.dtype, geometry.shape)
+        for name in sharing.weights.values():
+            batch = batch_of[name]
+            unit = batch[name]
+            if unit not in made:
+                made[unit] = _Unit(sharing.name.before + "{number}" + sharing.name.after, unit.geometry, (*unit.sidecars, entry))
+            batch[name] = made[unit]
 
     def _settle_owned(self, late: dict[str, _Unit], batch_of: dict[str, dict[str, _Unit]]) -> None:
         """Let plugins' sidecars wait with the others, and sort what turns out to be ordinary."""

@@ -112,6 +112,8 @@ def _unit_violation(candidates: Candidates, finding: Finding, name: str, resembl
 
 def _sidecar_of(candidates: Candidates, weight: str, suffix: str) -> str:
     """Return the name of the tensor that ends in `suffix` and belongs to a weight: the one that is there, or the first that could be."""
+    if suffix.startswith("{module}"):
+        return candidates.groups.shared_by[weight]
     sidecar = next(each for each in candidates.registry.sidecars if each.suffix == suffix)
     names = [weight[: len(weight) - len(beside)] + suffix for beside in sidecar.beside if weight.endswith(beside)]
     return next((name for name in names if name in candidates.checkpoint.tensors), names[0] if names else weight + suffix)
