@@ -10,7 +10,7 @@ import attrs
 from tensorhub_contracts.checkpoints.geometry import Geometry, byte_length
 from tensorhub_contracts.errors import Violation
 from tensorhub_contracts.inspection.candidates import Candidates
-from tensorhub_contracts.inspection.unit_matching import UnitLayout
+from tensorhub_contracts.inspection.units.unit_matching import UnitLayout
 from tensorhub_contracts.inspection.unquantized import names_of_other_dtypes
 from tensorhub_contracts.readable import Readable
 from tensorhub_contracts.registry.contract import Contract

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from tensorhub_contracts.checkpoints.geometry import WIDE_FLOAT
 from tensorhub_contracts.inspection.candidates import Candidates
-from tensorhub_contracts.inspection.exclusions import ExclusionReport
-from tensorhub_contracts.inspection.unit_matching import UnitLayout
+from tensorhub_contracts.inspection.declared.exclusions import ExclusionReport
+from tensorhub_contracts.inspection.units.unit_matching import UnitLayout
 from tensorhub_contracts.inspection.unquantized import matrix_dtypes
 from tensorhub_contracts.registry.contract import NOT_PROVABLE, Contract
 

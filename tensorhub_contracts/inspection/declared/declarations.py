@@ -9,7 +9,7 @@ import attrs
 
 from tensorhub_contracts.checkpoints.config_files import DeclarationSource
 from tensorhub_contracts.errors import Violation
-from tensorhub_contracts.inspection.declaration_words import describe_declaration, layout_keys, write_value, write_wanted
+from tensorhub_contracts.inspection.declared.declaration_words import describe_declaration, layout_keys, write_value, write_wanted
 from tensorhub_contracts.inspection.unexplained.methods import method_of_declaration
 from tensorhub_contracts.readable import Readable
 from tensorhub_contracts.registry.contract import Contract, Declares, Requirement

@@ -8,8 +8,8 @@ from tensorhub_contracts.checkpoints.config_files import DeclarationSource
 from tensorhub_contracts.checkpoints.geometry import write_shape
 from tensorhub_contracts.errors import Violation
 from tensorhub_contracts.inspection.candidates import Candidates
-from tensorhub_contracts.inspection.declarations import is_block
-from tensorhub_contracts.inspection.scale_shapes import block_grid
+from tensorhub_contracts.inspection.declared.declarations import is_block
+from tensorhub_contracts.inspection.units.scale_shapes import block_grid
 
 
 def declared_block(sources: tuple[DeclarationSource, ...]) -> tuple[int, int] | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tensorhub_contracts.errors import Violation
 from tensorhub_contracts.inspection.candidates import Candidates
-from tensorhub_contracts.inspection.declarations import describe_declares
+from tensorhub_contracts.inspection.declared.declarations import describe_declares
 from tensorhub_contracts.registry.contract import Contract
 
 

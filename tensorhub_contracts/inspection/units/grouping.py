@@ -8,7 +8,7 @@ from functools import cached_property
 import attrs
 
 from tensorhub_contracts.checkpoints.geometry import NARROW_FLOAT, PACKED, WIDE_FLOAT, Geometry
-from tensorhub_contracts.inspection.numbered_weights import NumberedWeights, Sharing
+from tensorhub_contracts.inspection.units.numbered_weights import NumberedWeights, Sharing
 from tensorhub_contracts.readable import Readable
 from tensorhub_contracts.registry.contract import SidecarName
 from tensorhub_contracts.registry.owned_sidecars import Held, primaries, settle_owned
