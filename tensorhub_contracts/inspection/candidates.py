@@ -11,8 +11,8 @@ from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
 from tensorhub_contracts.checkpoints.geometry import write_shape
 from tensorhub_contracts.inspection.declared.declarations import DeclaredContracts, declared_contracts
 from tensorhub_contracts.inspection.unexplained.bookkeeping import unexplained
-from tensorhub_contracts.inspection.units.grouping import TensorGroups, UnitGeometry
 from tensorhub_contracts.inspection.units.scale_shapes import describe_grid
+from tensorhub_contracts.inspection.units.tensor_groups import TensorGroups, UnitGeometry
 from tensorhub_contracts.inspection.units.unit_matching import Finding, UnitJudge, UnitLayout
 from tensorhub_contracts.inspection.whole_tree import fits_as_a_whole, has_required_forms
 from tensorhub_contracts.readable import Readable

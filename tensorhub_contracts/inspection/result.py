@@ -14,7 +14,7 @@ from tensorhub_contracts.inspection.account import Account, account_of
 from tensorhub_contracts.inspection.candidates import Candidates
 from tensorhub_contracts.inspection.declared.exclusions import ExclusionReport
 from tensorhub_contracts.inspection.notes import notes
-from tensorhub_contracts.inspection.units.grouping import TensorGroups
+from tensorhub_contracts.inspection.units.tensor_groups import TensorGroups
 from tensorhub_contracts.inspection.units.unit_matching import UnitLayout
 from tensorhub_contracts.readable import Readable
 from tensorhub_contracts.registry.contract import Contract

@@ -14,7 +14,7 @@ from tensorhub_contracts.inspection.mixed import mixed_violations
 from tensorhub_contracts.inspection.unexplained.undescribed import unexplained_violations
 from tensorhub_contracts.inspection.unexplained.unknown_scales import unknown_scale_violations
 from tensorhub_contracts.inspection.units.cache_scales import cache_violations
-from tensorhub_contracts.inspection.units.grouping import TensorGroups
+from tensorhub_contracts.inspection.units.tensor_groups import TensorGroups
 from tensorhub_contracts.inspection.units.unit_violations import orphan_violations, packed_violations, unit_violations
 from tensorhub_contracts.inspection.wanted import another_instead
 from tensorhub_contracts.inspection.whole_tree import form_violations, marker_violations, numbering_violations

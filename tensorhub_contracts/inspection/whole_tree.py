@@ -8,7 +8,7 @@ from itertools import islice
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
 from tensorhub_contracts.checkpoints.geometry import write_shape
 from tensorhub_contracts.errors import Violation
-from tensorhub_contracts.inspection.units.grouping import TensorGroups
+from tensorhub_contracts.inspection.units.tensor_groups import TensorGroups
 from tensorhub_contracts.registry.contract import Contract
 from tensorhub_contracts.registry.registry import Registry
 

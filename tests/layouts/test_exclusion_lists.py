@@ -20,26 +20,26 @@ def where(entry: str) -> str:
 def test_a_list_counts_by_whatever_name_a_producer_gives_it(key: str, tmp_path: Path) -> None:
     inspection = judge(tmp_path, TREE, fp8_config(**{key: ["lm_head", "visual"]}))
     assert_accepted(inspection, BLOCKWISE, 1)
-    report = inspection.declared.exclusions
+    report = inspection.exclusions
     assert (report.entries, report.matched, report.unmatched, report.unlisted) == (2, 1, ("visual",), ())
 
 
 def test_several_lists_count_together_and_an_entry_of_two_of_them_once(tmp_path: Path) -> None:
     inspection = judge(tmp_path, TREE, fp8_config(ignore=["lm_head", "visual"], exclude_modules=["lm_head", "audio"]))
     assert_accepted(inspection, BLOCKWISE, 1)
-    assert (inspection.declared.exclusions.entries, inspection.declared.exclusions.unmatched) == (3, ("visual", "audio"))
+    assert (inspection.exclusions.entries, inspection.exclusions.unmatched) == (3, ("visual", "audio"))
 
 
 def test_a_list_that_is_no_list_is_refused_and_the_others_are_read(tmp_path: Path) -> None:
     inspection = judge(tmp_path, TREE, fp8_config(modules_to_not_convert="lm_head", ignore=["lm_head"]))
     assert_refused(inspection, Fault("declaration-invalid", where("modules_to_not_convert"), "a list of module names", "'lm_head'"))
-    assert inspection.declared.exclusions.matched == 1
+    assert inspection.exclusions.matched == 1
 
 
 def test_every_invalid_pattern_is_listed_and_those_after_it_are_evaluated(tmp_path: Path) -> None:
     inspection = judge(tmp_path, TREE, fp8_config(ignore=["re:(", "re:lm_head", "re:["]))
     assert_refused(inspection, Fault("declaration-invalid", where("re:(")), Fault("declaration-invalid", where("re:[")))
-    assert inspection.declared.exclusions.matched == 1
+    assert inspection.exclusions.matched == 1
 
 
 def test_a_pattern_is_matched_from_the_beginning_of_a_module(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_a_pattern_longer_than_1000_characters_is_refused(length: int, tmp_path:
     inspection = judge(tmp_path, TREE, fp8_config(ignore=[entry]))
     if length == 1_000:
         assert_accepted(inspection, BLOCKWISE, 1)
-        assert inspection.declared.exclusions.unmatched == (entry,)
+        assert inspection.exclusions.unmatched == (entry,)
     else:
         assert_refused(inspection, Fault("declaration-invalid", where(entry[:80]), "a regular expression", ()))
         assert "longer than 1000 characters" in inspection.violations[0].found
@@ -73,13 +73,13 @@ def test_only_dense_matrices_are_said_to_be_unlisted(tmp_path: Path) -> None:
     unquantized: Tree = {"conv.weight": ("BF16", (4, 4, 3)), "norm.weight": ("BF16", (256,)), "head.weight": ("BF16", (512, 256))}
     inspection = judge(tmp_path, {**TREE, **unquantized}, fp8_config(ignore=["lm_head"]))
     assert_accepted(inspection, BLOCKWISE, 1)
-    assert inspection.declared.exclusions.unlisted == ("head.weight",)
+    assert inspection.exclusions.unlisted == ("head.weight",)
 
 
 @pytest.mark.parametrize("config", [None, {}, {"architectures": ["X"]}])
 def test_without_a_declaration_there_is_nothing_to_report(config: dict[str, object] | None, tmp_path: Path) -> None:
     inspection = judge(tmp_path, bf16("lm_head.weight", 512, 256), config)
-    report = inspection.declared.exclusions
+    report = inspection.exclusions
     assert_accepted(inspection, "plain.bf16@1")
     assert (report.entries, report.matched) == (0, 0)
     assert report.contradicted == report.by_suffix == report.unmatched == report.unlisted == report.not_evaluated == ()

@@ -57,7 +57,7 @@ def test_h3_conditioner(h3: Path) -> None:
     assert len(inspection.checkpoint.tensors) == 1271
     assert apparent_size(h3) == 27_620_655_224
     assert size_on_disk(h3) < 1_000_000
-    assert not inspection.declared.exclusions.contradicted
+    assert not inspection.exclusions.contradicted
 
 
 def test_h3_conditioner_as_a_file_and_without_its_configuration(h3: Path, tmp_path: Path) -> None:

@@ -206,8 +206,8 @@ def test_b1_10_an_excluded_gate_is_not_gate_proj(wrapper: str, tmp_path: Path) -
     config = fp8_config(modules_to_not_convert=["model.language_model.layers.0.mlp.gate"])
     inspection = judge(tmp_path, tensors, config)
     assert_accepted(inspection, BLOCKWISE, {f"{wrapper}layers.0.mlp.gate_proj.weight": (4, 2)})
-    assert not inspection.declared.exclusions.contradicted
-    assert inspection.declared.exclusions.matched == bool(wrapper)
+    assert not inspection.exclusions.contradicted
+    assert inspection.exclusions.matched == bool(wrapper)
     assert inspection.groups is not None
     assert tuple(inspection.groups.unquantized) == (f"{wrapper}layers.0.mlp.gate.weight",)
 
@@ -218,14 +218,14 @@ FUSED = {**unit("mlp.gate_up_proj", 1024, 256), **bf16("linear_attn.in_proj_ba.w
 def test_b1_11_an_exclusion_does_not_hide_a_fused_name(tmp_path: Path) -> None:
     inspection = judge(tmp_path, FUSED, fp8_config(modules_to_not_convert=["mlp.gate", "linear_attn.in_proj_a"]))
     assert_accepted(inspection, BLOCKWISE, {"mlp.gate_up_proj.weight": (8, 2)})
-    assert not inspection.declared.exclusions.contradicted
+    assert not inspection.exclusions.contradicted
     assert noted(inspection, "0 of 2 exclusion entries match any tensor")
 
 
 def test_b1_11_an_exclusion_that_the_bytes_contradict_is_reported_and_changes_nothing(tmp_path: Path) -> None:
     inspection = judge(tmp_path, FUSED, fp8_config(modules_to_not_convert=["mlp.gate_up_proj", "linear_attn.in_proj_ba"]))
     assert_accepted(inspection, BLOCKWISE, {"mlp.gate_up_proj.weight": (8, 2)})
-    assert inspection.declared.exclusions.contradicted == (("mlp.gate_up_proj", "mlp.gate_up_proj.weight"),)
+    assert inspection.exclusions.contradicted == (("mlp.gate_up_proj", "mlp.gate_up_proj.weight"),)
     assert noted(inspection, "'mlp.gate_up_proj'", "contradicted by the bytes", "mlp.gate_up_proj.weight")
 
 
@@ -246,9 +246,9 @@ GATES = {**bf16("layers.0.mlp.gate.weight", 8, 256), **unit("layers.0.mlp.gate_p
 def test_b1_12_entries_are_literals_unless_the_documented_prefix_says_otherwise(entry: str, matched: int, tmp_path: Path) -> None:
     inspection = judge(tmp_path, GATES, fp8_config(modules_to_not_convert=[entry]))
     assert_accepted(inspection, BLOCKWISE, {"layers.0.mlp.gate_proj.weight": (4, 2)})
-    assert inspection.declared.exclusions.matched == matched
+    assert inspection.exclusions.matched == matched
     covers_the_unit = entry == "re:.*mlp.gate.*"
-    assert bool(inspection.declared.exclusions.contradicted) == covers_the_unit
+    assert bool(inspection.exclusions.contradicted) == covers_the_unit
 
 
 @pytest.mark.parametrize("entry", ["re:[", "re:(", r"re:*gate", "re:(?P<a>x)(?P<a>y)"])
@@ -262,7 +262,7 @@ def test_b1_12_a_pattern_that_could_take_for_ever_is_not_evaluated_and_says_so(t
     tensors = {**GATES, **unit("a" * 60, 256, 384)}
     inspection = judge(tmp_path, tensors, fp8_config(modules_to_not_convert=["re:(a+)+$", "mlp.gate"]))
     assert_accepted(inspection, BLOCKWISE, 2)
-    assert inspection.declared.exclusions.not_evaluated == ("re:(a+)+$",)
+    assert inspection.exclusions.not_evaluated == ("re:(a+)+$",)
     assert noted(inspection, "not evaluated", "re:(a+)+$")
 
 
@@ -299,7 +299,7 @@ def test_b1_14_an_entry_that_names_a_vector_or_a_convolution_matches_a_tensor(
     tensors = {name: ("BF16", shape), **unit("layers.1.mlp.up_proj", 512, 256)}
     inspection = judge(tmp_path, tensors, fp8_config(modules_to_not_convert=[entry]))
     assert_accepted(inspection, BLOCKWISE, 1)
-    assert inspection.declared.exclusions.matched == 1
+    assert inspection.exclusions.matched == 1
     assert not noted(inspection, "0 of 1")
 
 
@@ -610,7 +610,7 @@ def test_b1_35_a_dense_projection_that_no_list_names_is_accepted_and_reported(tm
     tensors = {**bf16("mtp.eh_proj.weight", 512, 1024), **bf16("lm_head.weight", 1024, 512), **unit("mtp.layers.0.mlp.up_proj", 512, 256)}
     inspection = judge(tmp_path, tensors, fp8_config(modules_to_not_convert=["lm_head"]))
     assert_accepted(inspection, BLOCKWISE, {"mtp.layers.0.mlp.up_proj.weight": (4, 2)})
-    assert inspection.declared.exclusions.unlisted == ("mtp.eh_proj.weight",)
+    assert inspection.exclusions.unlisted == ("mtp.eh_proj.weight",)
     assert noted(inspection, "unquantized and not declared", "mtp.eh_proj.weight")
 
 

@@ -57,8 +57,8 @@ def test_a_block_fp8_llama(dtype: torch.dtype, name: str, tmp_path: Path) -> Non
     inspection = inspect(tiny_models.fp8_llama(tmp_path, dtype))
     assert_accepted(inspection, BLOCKWISE, LLAMA)
     assert {each.layout.scale_dtype for each in inspection.units} == {name}
-    assert not inspection.declared.exclusions.contradicted
-    assert not inspection.declared.exclusions.unlisted
+    assert not inspection.exclusions.contradicted
+    assert not inspection.exclusions.unlisted
 
 
 def test_a_block_fp8_qwen3_moe_in_two_shards(tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ def test_entries_that_the_bytes_contradict_are_listed_from_the_shortest(tmp_path
     long = "a.b.c.d.e.f.g.h.i"
     inspection = judge(tmp_path, unit(long, 256, 256), fp8_config(modules_to_not_convert=[long, "i"]))
     assert_accepted(inspection, BLOCKWISE)
-    assert inspection.declared.exclusions.contradicted == (("i", f"{long}.weight"), (long, f"{long}.weight"))
+    assert inspection.exclusions.contradicted == (("i", f"{long}.weight"), (long, f"{long}.weight"))
 
 
 # Headers without files.

@@ -14,7 +14,7 @@ from tensorhub_contracts.inspection.declared.declared_block import block_contrad
 from tensorhub_contracts.inspection.mixed import described_parts
 from tensorhub_contracts.inspection.unexplained.bookkeeping import describe
 from tensorhub_contracts.inspection.unexplained.methods import method_of_declaration, methods_of_tensors
-from tensorhub_contracts.inspection.units.grouping import UnitGeometry
+from tensorhub_contracts.inspection.units.tensor_groups import UnitGeometry
 from tensorhub_contracts.registry.contract import Contract
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 import attrs
 
 from tensorhub_contracts.checkpoints.geometry import write_shape
-from tensorhub_contracts.inspection.units.grouping import Sidecar, UnitGeometry
 from tensorhub_contracts.inspection.units.scale_shapes import describe_grid, explain_grid
+from tensorhub_contracts.inspection.units.tensor_groups import Sidecar, UnitGeometry
 from tensorhub_contracts.readable import Readable
 from tensorhub_contracts.registry.contract import Contract, Form, TensorFacts
 from tensorhub_contracts.registry.shape_patterns import bind, expand, write_pattern

@@ -8,7 +8,7 @@ from tensorhub_contracts.checkpoints.geometry import Geometry, write_shape
 from tensorhub_contracts.errors import Violation
 from tensorhub_contracts.inspection.candidates import Candidates
 from tensorhub_contracts.inspection.unexplained.neighbours import Neighbours
-from tensorhub_contracts.inspection.units.grouping import UnitGeometry
+from tensorhub_contracts.inspection.units.tensor_groups import UnitGeometry
 from tensorhub_contracts.inspection.units.unit_matching import Finding, UnitLayout
 from tensorhub_contracts.registry.contract import Contract, Form, TensorFacts
 from tensorhub_contracts.registry.shape_patterns import bind, write_pattern
