@@ -25,7 +25,7 @@ BUDGET: Final = 35
 ROOMS: Final = {
     "tensorhub_contracts/checkpoints": ("tests/containers", "tests/attacks", "tests/layouts"),
     "tensorhub_contracts/registry": ("tests/registry", "tests/layouts"),
-    "tensorhub_contracts/inspection": ("tests/layouts", "tests/registry", "tests/containers", "tests/reports"),
+    "tensorhub_contracts/inspection": ("tests/inspecting", "tests/layouts", "tests/registry", "tests/containers", "tests/reports"),
     "tensorhub_contracts/plugins/declaring": ("tests/decoders/test_declaration*.py", "tests/plugins"),
     "tensorhub_contracts/plugins": ("tests/registry", "tests/plugins"),
     "tensorhub_contracts/lanes": (
@@ -48,9 +48,15 @@ ROOMS: Final = {
         "tests/kernels/test_kernel_commands.py",
     ),
     "decoders/tensorhub_decoders/converting": ("tests/producing/test_quantizer*.py", "tests/producing/test_produce*.py", "tests/producing"),
-    "decoders/tensorhub_decoders/resident": ("tests/decoders/test_resident*.py", "tests/decoders", "tests/models"),
+    "decoders/tensorhub_decoders/resident": ("tests/resident", "tests/decoders", "tests/models"),
     "decoders/tensorhub_decoders/transformers_models": ("tests/decoders/test_placement*.py", "tests/models"),
-    "decoders": ("tests/decoders/test_upcast*.py", "tests/decoders/test_conformance.py", "tests/decoders", "tests/producing"),
+    "decoders": (
+        "tests/decoders/test_upcast*.py",
+        "tests/decoders/test_conformance.py",
+        "tests/decoders",
+        "tests/resident",
+        "tests/producing",
+    ),
     "cuda/tensorhub_cuda/environment": ("tests/kernels/test_environment.py", "tests/kernels/test_kernel_commands.py"),
     "cuda/tensorhub_cuda/launch": ("tests/kernels/test_kernel_choice.py", "tests/kernels/test_operand_rules.py", "tests/kernels/test_*.py"),
     "cuda/tensorhub_cuda/nvrtc": ("tests/kernels/kernel_cache", "tests/kernels/nvrtc"),

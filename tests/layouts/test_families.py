@@ -499,7 +499,7 @@ BY_TENSOR = (
         (
             neighbour("rank", Fault("scale-rank", "w.weight_scale", "[]", "[576, 1]"), w__weight_scale=("F32", (576, 1))),
             neighbour("bf16-scale", Fault("scale-dtype", "w.weight_scale", "F32", "BF16"), w__weight_scale=("BF16", ())),
-            neighbour("int8", Fault("weight-dtype", "w.weight", "F8_E4M3", "I8"), w__weight=weight(576, 384, dtype="I8")),
+            neighbour("int8", Fault("layout-undescribed", "w.weight", found="ComfyUI INT8"), w__weight=weight(576, 384, dtype="I8")),
         ),
     ),
     Family(

@@ -115,7 +115,8 @@ def test_a_number_that_is_missing_or_not_quantized_is_named(
 ) -> None:
     tree = {name: each for name, each in {**BODY, **table(), **change}.items() if each is not None}
     inspection = judge(tmp_path, tree, FP8)
-    assert_refused(inspection, Fault("number-missing", SCALE, found=found))
+    integers = [Fault("tensor-unexplained", name) for name, each in change.items() if each is not None and each[0] == "U8"]
+    assert_refused(inspection, Fault("number-missing", SCALE, found=found), *integers)
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,9 @@ def test_a_scale_of_an_activation_is_not_the_first_scale_of_a_weight(tmp_path: P
 def test_contracts_that_a_declaration_may_mean_are_listed_in_order(tmp_path: Path) -> None:
     inspection = judge(tmp_path, BODY, fp8_config(scale_fmt="ue8m0"), contract="plain.bf16@1")
     (violation,) = (each for each in inspection.violations if each.code == "contract-mismatch")
-    assert violation.found.startswith("declared: deepseek.fp8-block@1, deepseek.fp8-ue8m0@1, hf.fp8-blockwise@1; bytes: units like .weight")
+    assert violation.found.startswith(
+        "declared: deepseek.fp8-block@1, deepseek.fp8-ue8m0@1, hf.fp8-blockwise@1, qwen.fp8-blockwise-shared-table@1; bytes: units like .weight"
+    )
 
 
 def test_of_two_contracts_that_are_declared_the_one_of_most_units_is_judged(tmp_path: Path) -> None:
