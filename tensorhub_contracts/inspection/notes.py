@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from tensorhub_contracts.checkpoints.geometry import WIDE_FLOAT
 from tensorhub_contracts.inspection.candidates import Candidates
 from tensorhub_contracts.inspection.exclusions import ExclusionReport
+from tensorhub_contracts.inspection.optional_sidecars import sidecar_gaps
 from tensorhub_contracts.inspection.undeclared import tied_heads, undeclared_matrices
 from tensorhub_contracts.inspection.unit_matching import UnitLayout
 from tensorhub_contracts.registry.contract import NOT_PROVABLE, Contract
@@ -60,6 +61,7 @@ def notes(candidates: Candidates, contract: Contract, exclusions: ExclusionRepor
     if candidates.quantized:
         yield from _expert_gaps(name for names in groups.quantized.values() for name in names)
         yield from _declared_layers(candidates)
+        yield from sidecar_gaps(candidates, contract)
     dtypes = set(_scale_dtypes(candidates, contract))
     for source in checkpoint.declarations:
         if source.content.get("scale_fmt") == "ue8m0" and not dtypes.isdisjoint(WIDE_FLOAT):
