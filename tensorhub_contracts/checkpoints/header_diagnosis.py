@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from tensorhub_contracts.checkpoints.files import recognize
+from tensorhub_contracts.checkpoints.file_kinds import recognize
 from tensorhub_contracts.checkpoints.geometry import BITS, Dtype, TensorEntry, byte_length, write_shape
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.strict_json import Duplicates, JsonFault, is_text, parse_json
@@ -57,8 +57,8 @@ class _Diagnosis:
     def _parse(self) -> dict[str, Any] | None:
         if self.raw[:1] != b"{":
             kind = recognize(self.raw)
-            found = f"{bytes(self.raw[:8])!r}" + (f": {kind}" if kind else "")
-            self.refuse("header-json", self.name, "a JSON object that begins with '{'", found)
+            found = f"{bytes(self.raw[:8])!r}" + (f": {kind.words}" if kind else "")
+            self.refuse("header-json", self.name, "a JSON object that begins with '{'", found, kind.remedy if kind else _REWRITE)
             return None
         try:
             header = parse_json(self.raw)

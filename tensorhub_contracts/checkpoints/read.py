@@ -45,7 +45,7 @@ def read_checkpoint(source: Source, component: str = "", *, progress: Progress |
     except OSError as error:
         raise _not_there(path, str(error)) from error
     if not mode:
-        raise _not_there(path, "nothing at that path")
+        raise _not_there(path, "nothing at that path", os.fspath(source))
     if not stat.S_ISDIR(mode):
         if component:
             raise _no_components(path, component)
@@ -177,20 +177,24 @@ def _twice_violation(tensor: str, holders: tuple[str, ...]) -> Violation:
     return Violation(code="tensor-duplicate", object=tensor, expected="each tensor in one shard", found=f"it in {', '.join(holders)}")
 
 
-def _not_there(path: str, found: str) -> Refusal:
+def _not_there(path: str, found: str, given: str = "") -> Refusal:
+    """Return the refusal for a path that leads nowhere; `given` is how the caller wrote it."""
+    from tensorhub_contracts.checkpoints.unfinished import with_unfinished  # only for paths that lead nowhere
+    from tensorhub_contracts.checkpoints.wrong_places import nothing_at
+
     if exists_or_dangles(path):
         found = f"a link to {os.readlink(path)}, which does not exist"
-        return Refusal([Violation(code="file-broken-link", object=path, expected="a file or a folder", found=found)])
-    return Refusal(
-        [
-            Violation(
-                code="checkpoint-not-found",
-                object=path,
-                expected="a folder or a .safetensors file",
-                found=found,
-            )
-        ]
-    )
+        violation = Violation(code="file-broken-link", object=path, expected="a file or a folder", found=found)
+    else:
+        looks_like, remedy = nothing_at(given)
+        violation = Violation(
+            code="checkpoint-not-found",
+            object=given if looks_like else path,
+            expected="a folder or a .safetensors file",
+            found=f"{found}; it looks like {looks_like}" if looks_like else found,
+            remedy=remedy,
+        )
+    return Refusal([with_unfinished(violation, folder_of(path))])
 
 
 def _no_components(name: str, component: str) -> Refusal:

@@ -9,15 +9,15 @@ from typing import Final
 import attrs
 
 from tensorhub_contracts.checkpoints.files import exists_or_dangles, read_json_file
-from tensorhub_contracts.checkpoints.paths import inside, is_folder, mode_of
+from tensorhub_contracts.checkpoints.paths import inside, mode_of
 from tensorhub_contracts.checkpoints.shard_index import NUMBERED, missing_numbers, parse_index
+from tensorhub_contracts.checkpoints.unfinished import with_unfinished
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.readable import Readable
 
 #: The base names that libraries look for first.
 CANONICAL: Final = ("model", "diffusion_pytorch_model")
 
-_NOT_SAFETENSORS: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".gguf", ".msgpack", ".h5", ".onnx")
 _INDEX = ".safetensors.index.json"
 
 
@@ -65,18 +65,15 @@ def find_shards(folder: str) -> ShardSet:
     if absent or len(numbers) != len(numbered) or len(numbers) != count:
         found = f"number {absent} missing" if absent else f"{len(numbered)} files"
         remedy = "Download the missing shards; an index file would prove which tensors they hold."
-        raise Refusal(
-            [
-                Violation(
-                    code="shards-incomplete",
-                    object=f"{base}-*-of-{count}",
-                    expected=f"{count} numbered shards",
-                    found=found,
-                    remedy=remedy,
-                    shard=folder,
-                )
-            ]
+        violation = Violation(
+            code="shards-incomplete",
+            object=f"{base}-*-of-{count}",
+            expected=f"{count} numbered shards",
+            found=found,
+            remedy=remedy,
+            shard=folder,
         )
+        raise Refusal([with_unfinished(violation, folder)])
     return ShardSet(tuple(numbered), extra=tuple(single))
 
 
@@ -101,7 +98,7 @@ def _missing(folder: str, shard: str, index: str) -> Violation:
     code, found = "index-shard-missing", "nothing at that path"
     if exists_or_dangles(path) and os.path.islink(path):
         code, found = "file-broken-link", f"a link to {os.readlink(path)}, which does not exist"
-    return Violation(code=code, object=shard, expected=f"the shard that {index} names", found=found, shard=index)
+    return with_unfinished(Violation(code=code, object=shard, expected=f"the shard that {index} names", found=found, shard=index), folder)
 
 
 def _preferred(names: list[str], ending: str) -> str:
@@ -127,28 +124,20 @@ def _ambiguous(folder: str, names: list[str]) -> Refusal:
 
 
 def _no_weights(folder: str, names: list[str]) -> Refusal:
-    others = [name for name in names if name.endswith(_NOT_SAFETENSORS)]
-    remedy = "Point at the folder that holds the .safetensors files."
+    from tensorhub_contracts.checkpoints.file_kinds import kind_by_name, remedies  # only for folders without weights
+    from tensorhub_contracts.checkpoints.wrong_places import holds_none
+
+    others = {name: kind for name in names if (kind := kind_by_name(name)) is not None}
     if others:
-        found = f"only {', '.join(others[:5])}; files of these kinds are never opened"
-        remedy = "Convert the weights to safetensors where they were made: a pickle can run code when it is opened."
-    elif "snapshots" in names:
-        snapshots_folder = inside(folder, "snapshots")
-        listed = os.listdir(snapshots_folder) if is_folder(snapshots_folder) else []
-        revisions = sorted(name for name in listed if is_folder(inside(snapshots_folder, name)))
-        snapshots = ", ".join(revisions[:5])
-        found = f"a hub cache with the snapshots {snapshots}" if revisions else "a hub cache without a snapshot"
-        remedy = f"Point at a snapshot, for example {inside(snapshots_folder, revisions[0])}." if revisions else "Download a snapshot."
+        found = f"only {', '.join(list(others)[:5])}; files of these kinds are never opened"
+        remedy = remedies(others.values())
     else:
-        found = "no .safetensors file"
-    return Refusal(
-        [
-            Violation(
-                code="checkpoint-without-weights",
-                object=folder,
-                expected="a checkpoint in safetensors files",
-                found=found,
-                remedy=remedy,
-            )
-        ]
+        found, remedy = holds_none(folder, names)
+    violation = Violation(
+        code="checkpoint-without-weights",
+        object=folder,
+        expected="a checkpoint in safetensors files",
+        found=found or "no .safetensors file",
+        remedy=remedy or "Point at the folder that holds the .safetensors files.",
     )
+    return Refusal([with_unfinished(violation, folder)])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tensorhub_contracts.checkpoints.pipeline import weight_components
+from tensorhub_contracts.checkpoints.wrong_places import words_for_nothing_at
 from tensorhub_contracts.commands import EXIT_FAULT
 from tensorhub_contracts.commands.progress import progress_bar
 from tensorhub_contracts.errors import Refusal, Violation
@@ -42,7 +43,7 @@ def inspect_source(path: Path, component: str) -> Inspection:
     Raises a usage error if nothing is there, and `Refusal`: for a pipeline without a component, too, wherever its weights lie.
     """
     if not os.path.lexists(path):
-        raise click.UsageError(f"there is nothing at {path}")
+        raise click.UsageError(words_for_nothing_at(path))
     if not component and path.is_dir() and (names := weight_components(path)):
         found = f"a pipeline with the components {', '.join(names)}"
         remedy = "Pick one with --component NAME; to convert weights that lie in its root, give their file as SRC."
