@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from tensorhub_contracts.checkpoints.file_kinds import LONG_SAMPLE, recognize
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.strict_json import Duplicates, JsonFault, parse_json
 
@@ -113,6 +112,8 @@ def _parse_strict(text: bytes, name: str, violations: list[Violation]) -> dict[s
     try:
         index: Any = parse_json(text)
     except JsonFault as fault:
+        from tensorhub_contracts.checkpoints.file_kinds import LONG_SAMPLE, recognize  # only for what is no JSON
+
         kind = recognize(text[:LONG_SAMPLE]) if text[:1] != b"{" else None
         found = f"{kind.words}; {fault}" if kind else str(fault)
         refuse("index-json", name, "strict UTF-8 JSON", found, kind.remedy if kind else "")

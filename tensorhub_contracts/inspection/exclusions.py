@@ -15,7 +15,7 @@ import attrs
 from tensorhub_contracts.checkpoints.config_files import DeclarationSource
 from tensorhub_contracts.errors import Violation
 from tensorhub_contracts.inspection.declaration_words import MODULE_LISTS
-from tensorhub_contracts.inspection.exclusion_patterns import ModulePattern, expression, is_shell_pattern, shell_pattern
+from tensorhub_contracts.inspection.remarks.exclusion_patterns import ModulePattern, expression, is_shell_pattern, shell_pattern
 from tensorhub_contracts.readable import Readable
 
 _REPAIR = "Correct the entry in the configuration, or remove it: it never changes how bytes are read."

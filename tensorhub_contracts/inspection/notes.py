@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from tensorhub_contracts.checkpoints.geometry import WIDE_FLOAT
 from tensorhub_contracts.inspection.candidates import Candidates
 from tensorhub_contracts.inspection.exclusions import ExclusionReport
-from tensorhub_contracts.inspection.optional_sidecars import sidecar_gaps
-from tensorhub_contracts.inspection.undeclared import tied_heads, undeclared_matrices
+from tensorhub_contracts.inspection.remarks.optional_sidecars import sidecar_gaps
+from tensorhub_contracts.inspection.remarks.undeclared import tied_heads, undeclared_matrices
 from tensorhub_contracts.inspection.unit_matching import UnitLayout
 from tensorhub_contracts.registry.contract import NOT_PROVABLE, Contract
 
