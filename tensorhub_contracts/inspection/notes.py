@@ -18,7 +18,8 @@ def proved(candidates: Candidates, contract: Contract, units: int) -> Iterator[s
     checkpoint = candidates.checkpoint
     yield f"container: {_count(len(checkpoint.headers), 'shard')}, every payload tiled by its tensors without holes or overlaps"
     if checkpoint.index_name:
-        yield f"index: {checkpoint.index_name} and the headers agree on all {_count(checkpoint.tensor_count, 'tensor')}"
+        unindexed = sum(len(checkpoint.headers[shard].tensors) for shard in checkpoint.unindexed)
+        yield f"index: {checkpoint.index_name} and the headers agree on all {_count(checkpoint.tensor_count - unindexed, 'tensor')}"
     if not contract.quantized:
         yield f"dense: every matrix is {contract.element}, and nothing is quantized or scaled"
         return
@@ -53,6 +54,8 @@ def notes(candidates: Candidates, contract: Contract, exclusions: ExclusionRepor
     checkpoint, groups = candidates.checkpoint, candidates.groups
     if checkpoint.extra_files:
         yield f"not part of the checkpoint and not read: {_some(checkpoint.extra_files)}"
+    if checkpoint.unindexed:
+        yield f"not in the index and judged with the others, for multi-token prediction: {_some(checkpoint.unindexed)}"
     if checkpoint.held_twice:
         yield f"in two shards, the index decides: {_some(checkpoint.held_twice)}"
     if groups.cache_scales:
