@@ -66,12 +66,13 @@ _MAGICS: Final = (
 _TAR_MARK: Final = slice(257, 262)
 
 _ENDINGS: Final = {
-    **dict.fromkeys((".bin", ".pt", ".pth", ".ckpt", ".pkl"), _PICKLE),
+    **dict.fromkeys((".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib"), _PICKLE),
     ".gguf": _GGUF,
     ".ggml": _GGML,
     ".msgpack": _FLAX,
     **dict.fromkeys((".h5", ".hdf5"), _HDF5),
     ".onnx": _ONNX,
+    ".tflite": FileKind("a TFLite model", _CONVERT),
     **dict.fromkeys((".npz", ".npy"), _NUMPY),
     **dict.fromkeys((".zip", ".tar", ".gz", ".tgz", ".zst", ".7z", ".xz"), _ARCHIVE),
 }

@@ -205,7 +205,7 @@ def _not_there(path: str, found: str, given: str = "") -> Refusal:
             found=f"{found}; it looks like {looks_like}" if looks_like else found,
             remedy=remedy,
         )
-    return Refusal([with_unfinished(violation, folder_of(path))])
+    return Refusal([with_unfinished(violation, folder_of(path), of=last_name(path))])
 
 
 def _no_components(name: str, component: str) -> Refusal:

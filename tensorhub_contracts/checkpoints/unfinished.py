@@ -21,9 +21,12 @@ _NAMED: Final = 3
 _REMEDY = "Finish the download: run the command that began it again. What was downloaded is kept."
 
 
-def with_unfinished(violation: Violation, folder: str) -> Violation:
-    """Return the violation, and if an unfinished download lies beside what `folder` holds, with that and what to do about it."""
-    found = sorted(set(_unfinished(folder)))
+def with_unfinished(violation: Violation, folder: str, *, of: str = "") -> Violation:
+    """Return the violation, and if an unfinished download lies beside what `folder` holds, with that and what to do about it.
+
+    With `of`, only downloads of a file of that name count: a folder that is no checkpoint may hold anyone's.
+    """
+    found = sorted({path for path in _unfinished(folder) if last_name(path).startswith(of)})
     if not found:
         return violation
     more = f" and {len(found) - _NAMED:,} more" if len(found) > _NAMED else ""

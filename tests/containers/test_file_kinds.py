@@ -7,10 +7,12 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from tensorhub_decoders.converting.companion_files import companion_files
 
 from tensorhub_contracts import inspect
 from tensorhub_contracts.checkpoints.header import read_header
 from tensorhub_contracts.checkpoints.read import read_checkpoint
+from tests.support.checkpoint_files import write_checkpoint
 from tests.support.refusals import refused_alone
 
 FILE = "model.safetensors"
@@ -85,3 +87,16 @@ def test_an_index_that_is_a_pointer_has_the_remedy_of_a_pointer(tmp_path: Path) 
     violation = refused_alone("index-json", read_checkpoint, tmp_path)
     assert "Git LFS pointer" in violation.found
     assert "git lfs pull" in violation.remedy
+
+
+def test_what_a_conversion_leaves_out_is_called_what_it_is(tmp_path: Path) -> None:
+    checkpoint = read_checkpoint(write_checkpoint(tmp_path, {"a.weight": ("BF16", (4, 4))}))
+    for name in ("model.gguf", "pytorch_model.bin", "model.onnx", "other.safetensors"):
+        (tmp_path / name).write_bytes(b"")
+    left = dict(companion_files(checkpoint, {}).left)
+    assert left == {
+        "model.gguf": "a GGUF file",
+        "pytorch_model.bin": "a pickle; it is never opened",
+        "model.onnx": "an ONNX model",
+        "other.safetensors": "other weights",
+    }

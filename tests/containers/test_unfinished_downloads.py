@@ -101,6 +101,11 @@ def test_a_file_that_is_named_and_is_on_the_way(tmp_path: Path) -> None:
     assert_unfinished(refused_alone("file-missing", read_header, tmp_path / "model.safetensors"), left)
 
 
+def test_a_path_where_nothing_lies_is_not_explained_by_anyones_download(tmp_path: Path) -> None:
+    leave(tmp_path / "film.part")
+    assert refused_alone("checkpoint-not-found", read_checkpoint, tmp_path / "model.safetensors").found == "nothing at that path"
+
+
 def test_many_are_counted_and_three_named(tmp_path: Path) -> None:
     for number in range(9):
         leave(tmp_path / f"{number}.part")
