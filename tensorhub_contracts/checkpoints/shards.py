@@ -151,12 +151,13 @@ def _no_weights(folder: str, names: list[str]) -> Refusal:
     from tensorhub_contracts.checkpoints.file_kinds import kind_by_name, remedies  # only for folders without weights
     from tensorhub_contracts.checkpoints.wrong_places import holds_none
 
+    elsewhere = False
     others = {name: kind for name in names if (kind := kind_by_name(name)) is not None}
     if others:
         found = f"only {', '.join(list(others)[:5])}; files of these kinds are never opened"
         remedy = remedies(others.values())
     else:
-        found, remedy = holds_none(folder, names)
+        found, remedy, elsewhere = holds_none(folder, names)
     violation = Violation(
         code="checkpoint-without-weights",
         object=folder,
@@ -164,4 +165,4 @@ def _no_weights(folder: str, names: list[str]) -> Refusal:
         found=found or "no .safetensors file",
         remedy=remedy or "Point at the folder that holds the .safetensors files.",
     )
-    return Refusal([with_unfinished(violation, folder)])
+    return Refusal([violation if elsewhere else with_unfinished(violation, folder)])

@@ -31,29 +31,31 @@ def nothing_at(source: str) -> tuple[str, str]:
     return "", ""
 
 
-def holds_none(folder: str, names: list[str]) -> tuple[str, str]:
-    """Return, for a folder with these names and no weights, what it is and what to do; both are empty if nothing is known.
+def holds_none(folder: str, names: list[str]) -> tuple[str, str, bool]:
+    """Return, for a folder with these names and no weights, what it is, what to do, and whether there are weights elsewhere.
 
-    A hub's cache of one repository and the cache of all of them name their snapshots, none of which is taken by itself.
+    The words are empty if nothing is known. A hub's cache of one repository and the cache of all of them name their snapshots, none of which is taken by itself.
     """
     if "snapshots" in names:
         snapshots = _snapshots(folder)
         listed = ", ".join(path.rpartition(os.sep)[2] for path in snapshots[:_NAMED])
         if not snapshots:
-            return "a hub cache without a snapshot", "Download a snapshot."
-        return f"a hub cache with the snapshots {listed}", f"Point at a snapshot, for example {snapshots[0]}."
+            return "a hub cache without a snapshot", "Download a snapshot.", False
+        return f"a hub cache with the snapshots {listed}", f"Point at a snapshot, for example {snapshots[0]}.", True
     cached = [name for name in names if name.startswith("models--")]
     if cached:
         found = [path for name in cached[:_LOOKED_AT] for path in _snapshots(inside(folder, name))]
         listed = ", ".join(found[:_NAMED]) + (f" and {len(found) - _NAMED:,} more" if len(found) > _NAMED else "")
-        words = f"the cache of a hub with {len(cached):,} models" + (f" and the snapshots {listed}" if found else " and no snapshot")
-        return words, f"Point at a snapshot, for example {found[0]}." if found else "Download a snapshot."
+        words = f"the cache of a hub with {len(cached):,} model{'' if len(cached) == 1 else 's'}"
+        if not found:
+            return f"{words} and no snapshot", "Download a snapshot.", False
+        return f"{words} and the snapshots {listed}", f"Point at a snapshot, for example {found[0]}.", True
     below = list(_checkpoints_below(folder, names))
     if below:
         listed = ", ".join(below[:_NAMED]) + (f" and {len(below) - _NAMED:,} more" if len(below) > _NAMED else "")
         words = f"no .safetensors file; folders in it hold some: {listed}"
-        return words, f"Point at each of them by itself, for example {inside(folder, below[0])}."
-    return "", ""
+        return words, f"Point at each of them by itself, for example {inside(folder, below[0])}.", True
+    return "", "", False
 
 
 def _snapshots(folder: str) -> list[str]:

@@ -42,7 +42,15 @@ def test_a_snapshot_whose_weights_are_on_the_way(tmp_path: Path) -> None:
     assert "unfinished" not in refused_alone("checkpoint-without-weights", read_checkpoint, snapshot).found
     left = leave(snapshot.parents[1] / "blobs" / ("a" * 64 + ".incomplete"))
     assert_unfinished(refused_alone("checkpoint-without-weights", read_checkpoint, snapshot), left)
-    assert_unfinished(refused_alone("checkpoint-without-weights", read_checkpoint, snapshot.parents[1]), left)
+    above = refused_alone("checkpoint-without-weights", read_checkpoint, snapshot.parents[1])
+    assert "unfinished" not in above.found, "another snapshot may be whole"
+    assert str(snapshot) in above.remedy
+
+
+def test_a_cache_without_a_snapshot(tmp_path: Path) -> None:
+    left = leave(tmp_path / "models--a--b" / "blobs" / "a.incomplete")
+    (tmp_path / "models--a--b" / "snapshots").mkdir()
+    assert_unfinished(refused_alone("checkpoint-without-weights", read_checkpoint, tmp_path / "models--a--b"), left)
 
 
 def test_a_component_in_a_snapshot(tmp_path: Path) -> None:

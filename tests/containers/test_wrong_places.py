@@ -80,5 +80,5 @@ def test_the_cache_of_a_hub_names_the_snapshots_and_takes_none(tmp_path: Path) -
 def test_a_cache_without_a_snapshot_says_so(tmp_path: Path) -> None:
     (tmp_path / "models--a--x").mkdir()
     violation = refused_alone("checkpoint-without-weights", read_checkpoint, tmp_path)
-    assert violation.found.endswith("1 models and no snapshot")
+    assert violation.found.endswith("1 model and no snapshot")
     assert violation.remedy == "Download a snapshot."
