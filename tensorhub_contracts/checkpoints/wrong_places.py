@@ -34,7 +34,8 @@ def nothing_at(source: str) -> tuple[str, str]:
 def holds_none(folder: str, names: list[str]) -> tuple[str, str, bool]:
     """Return, for a folder with these names and no weights, what it is, what to do, and whether there are weights elsewhere.
 
-    The words are empty if nothing is known. A hub's cache of one repository and the cache of all of them name their snapshots, none of which is taken by itself.
+    The words are empty if nothing is known. A hub's cache of one repository and the cache of all of them name their snapshots,
+    none of which is taken by itself.
     """
     if "snapshots" in names:
         snapshots = _snapshots(folder)
