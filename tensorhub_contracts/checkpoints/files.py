@@ -1,4 +1,4 @@
-"""Recognizes what a file is when it is not safetensors, from its first bytes."""
+"""Opens files, and says why one cannot be opened."""
 
 from __future__ import annotations
 
@@ -59,10 +59,13 @@ def unreadable(path: str | os.PathLike[str], error: OSError | ValueError, *, nam
     if isinstance(error, ValueError):  # a NUL or a lone surrogate in the name
         return _refusal("file-missing", name, "a file", f"a path that no file can have: {error}", "Check the path.")
     if isinstance(error, FileNotFoundError):
+        from tensorhub_contracts.checkpoints.unfinished import with_unfinished  # only for files that are missing
+
+        missing = _refusal("file-missing", name, "a file", "nothing at that path", "Download the file.")
         if os.path.islink(path):
             found = f"a link to {os.readlink(path)}, which does not exist"
-            return _refusal("file-broken-link", name, "a file", found, "Download the file again.")
-        return _refusal("file-missing", name, "a file", "nothing at that path", "Download the file.")
+            missing = _refusal("file-broken-link", name, "a file", found, "Download the file again.")
+        return Refusal([with_unfinished(each, folder_of(os.fspath(path))) for each in missing.violations])
     remedy = "Check the file and its permissions."
     return _refusal("file-unreadable", name, "a readable file", error.strerror or type(error).__name__, remedy)
 
@@ -112,36 +115,3 @@ def _kind_of_node(mode: int) -> str:
 
 def _refusal(code: str, name: str, expected: str, found: str, remedy: str) -> Refusal:
     return Refusal([Violation(code=code, object=last_name(name), expected=expected, found=found, remedy=remedy, shard=name)])
-
-
-_MAGICS: Final = (
-    (b"version https://git-lfs", "a Git LFS pointer: the file it points to was not downloaded"),
-    (b"PK\x03\x04", "a zip archive, which is how PyTorch saves pickles; it is never opened"),
-    (b"\x80\x02", "a pickle; it is never opened"),
-    (b"\x80\x03", "a pickle; it is never opened"),
-    (b"\x80\x04", "a pickle; it is never opened"),
-    (b"\x80\x05", "a pickle; it is never opened"),
-    (b"GGUF", "a GGUF file"),
-    (b"GGML", "a GGML file"),
-    (b"\x93NUMPY", "a NumPy array"),
-    (b"\x89HDF", "an HDF5 file"),
-    (b"\x1f\x8b", "a gzip archive"),
-    (b"BZh", "a bzip2 archive"),
-    (b"(\xb5/\xfd", "a Zstandard archive"),
-    (b"\x7fELF", "an ELF binary"),
-)
-
-
-def recognize(first_bytes: bytes) -> str:
-    """Return what the file is, in words, or an empty string if its first bytes say nothing."""
-    for magic, kind in _MAGICS:
-        if first_bytes.startswith(magic):
-            return kind
-    text = first_bytes.lstrip().lower()
-    if text.startswith((b"<!doctype html", b"<html")):
-        return "an HTML page, probably an error page saved in place of the file"
-    if text.startswith(b"<?xml"):
-        return "an XML document, probably an error page saved in place of the file"
-    if first_bytes[:1] == b"{":
-        return "JSON text without the 8-byte length that a safetensors file begins with"
-    return ""

@@ -123,7 +123,8 @@ def test_contracts_that_a_declaration_may_mean_are_listed_in_order(tmp_path: Pat
     inspection = judge(tmp_path, BODY, fp8_config(scale_fmt="ue8m0"), contract="plain.bf16@1")
     (violation,) = (each for each in inspection.violations if each.code == "contract-mismatch")
     assert violation.found.startswith(
-        "declared: deepseek.fp8-block@1, deepseek.fp8-ue8m0@1, hf.fp8-blockwise@1, qwen.fp8-blockwise-shared-table@1; bytes: units like .weight"
+        "declared: deepseek.fp8-block@1, deepseek.fp8-ue8m0@1, hf.fp8-blockwise@1, "
+        "qwen.fp8-blockwise-shared-table@1; bytes: units like .weight"
     )
 
 

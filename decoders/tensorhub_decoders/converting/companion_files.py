@@ -14,7 +14,8 @@ from typing import Final
 import attrs
 
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
-from tensorhub_contracts.checkpoints.files import exists_or_dangles, recognize
+from tensorhub_contracts.checkpoints.file_kinds import SAMPLE, kind_by_name, recognize
+from tensorhub_contracts.checkpoints.files import exists_or_dangles
 from tensorhub_contracts.checkpoints.pipeline import component_folder, weight_components
 from tensorhub_contracts.checkpoints.read import read_checkpoint
 from tensorhub_contracts.errors import Refusal, Violation
@@ -144,9 +145,10 @@ def _reason(path: Path) -> str:
     if path.name.endswith(_INDEXES):
         return "the index of other weights"
     if path.name.lower().endswith(_WEIGHTS):
-        return "weights, or a pickle"
+        named = kind_by_name(path.name)
+        return "other weights" if named is None else named.words
     if status.st_size >= SIZE_LIMIT:
         return f"{status.st_size:,} bytes"
     with path.open("rb") as file:
-        kind = recognize(file.read(64))
-    return kind if "pickle" in kind else ""
+        kind = recognize(file.read(SAMPLE))
+    return kind.words if kind is not None and "pickle" in kind.words else ""
