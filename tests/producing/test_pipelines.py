@@ -294,18 +294,20 @@ def test_a_component_without_any_file_stays_one(root: Path) -> None:
     assert len(contracts_of(root.parent / "made")) == 3
 
 
-def test_a_snapshot_of_links_becomes_files(root: Path) -> None:
+def test_a_snapshot_of_links_becomes_files(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "cache" / "snapshots").mkdir(parents=True)
+    root = root.rename(tmp_path / "cache" / "snapshots" / "abc")
     for path in [each for each in root.rglob("*") if each.is_file()]:
-        blob = root.parent / "blobs" / f"{len(list(root.parent.glob('blobs/*')))}"
+        blob = root.parent.parent / "blobs" / f"{len(list(root.parent.parent.glob('blobs/*')))}"
         blob.parent.mkdir(exist_ok=True)
         path.rename(blob)
         path.symlink_to(blob)
-    (root / "vae").rename(root.parent / "elsewhere")
-    (root / "vae").symlink_to(root.parent / "elsewhere")
-    made = root.parent / "made"
+    (root / "vae").rename(root / "elsewhere")
+    (root / "vae").symlink_to("elsewhere")
+    made = tmp_path / "made"
     done("produce", root, made, "--to", ROWWISE, *TRANSFORMER)
     assert not [path for path in made.rglob("*") if path.is_symlink()]
-    assert digests(made / "vae") == digests(root.parent / "elsewhere")
+    assert digests(made / "vae") == digests(root / "elsewhere")
     assert len(contracts_of(made)) == 3
 
 
