@@ -69,14 +69,8 @@ def test_writing_keeps_the_bound(folder: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_files_of_others_are_neither_counted_nor_removed(folder: Path) -> None:
     """Whatever they are called: somebody may have named a folder that was not empty."""
-    theirs = [
-        "holiday-photos.zip.partial",
-        "foreign.cubin",
-        f"{'0' * 64}.cubin",
-        f"x{named('a')}",
-        f"{named('a')}.old",
-        f"{named('a')[:-6]}.partial",
-    ]
+    ours = store(folder, "old", 100)
+    theirs = ["holiday-photos.zip.partial", "foreign.cubin", f"{'0' * 64}.cubin", f"x{named('a')}", f"{named('a')}.old"]
     for name in theirs:
         (folder / name).write_bytes(b"x" * 100_000)
         os.utime(folder / name, (0, 0))
