@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import Final
+from typing import BinaryIO, Final
 
 from tensorhub_contracts.checkpoints.paths import NOTHING, folder_of, is_folder, last_name
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.strict_json import LARGEST_DOCUMENT
+
+#: The name of a file that says that its folder is being written, and is no checkpoint yet.
+UNFINISHED: Final = ".tensorhub-unfinished"
 
 #: More than the index of any checkpoint has, and as much as a header may have: DeepSeek-V3's takes 9 MB.
 INDEX_SIZE_LIMIT: Final = 100_000_000
@@ -37,6 +40,11 @@ def open_regular(path: str | os.PathLike[str], *, name: str) -> tuple[int, int]:
         remedy = "Put the file itself in its place."
         raise _refusal("file-unreadable", name, "a regular file", _kind_of_node(status.st_mode), remedy)
     return descriptor, status.st_size
+
+
+def open_file(path: str | os.PathLike[str], *, name: str) -> BinaryIO:
+    """Open a regular file for reading; raise `Refusal` as `open_regular` does, and wait for nobody."""
+    return os.fdopen(open_regular(path, name=name)[0], "rb")
 
 
 def read_json_file(path: str, *, limit: int = LARGEST_DOCUMENT) -> bytes:
@@ -92,6 +100,13 @@ def list_folder(path: str) -> list[str]:
         return sorted(os.listdir(path))
     except (OSError, ValueError) as error:
         raise folder_unreadable(path, error) from error
+
+
+def require_finished(folder: str) -> None:
+    """Raise `Refusal` (`checkpoint-unfinished`) for a folder that a conversion is writing, or was when it was killed."""
+    if exists_or_dangles(os.path.join(folder, UNFINISHED)):
+        expected = "a folder that all of a checkpoint was written to"
+        raise Refusal([Violation(code="checkpoint-unfinished", object=folder, expected=expected, found=f"{UNFINISHED} in it")])
 
 
 def known_folder(path: str) -> bool:

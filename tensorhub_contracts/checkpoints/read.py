@@ -9,7 +9,7 @@ from typing import Any
 
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
 from tensorhub_contracts.checkpoints.config_files import DeclarationSource, declared_in_metadata, read_declarations
-from tensorhub_contracts.checkpoints.files import exists_or_dangles, folder_unreadable
+from tensorhub_contracts.checkpoints.files import exists_or_dangles, folder_unreadable, require_finished
 from tensorhub_contracts.checkpoints.geometry import Geometry
 from tensorhub_contracts.checkpoints.header import Header, Source, read_header
 from tensorhub_contracts.checkpoints.header_metadata import declared_in_headers
@@ -51,7 +51,10 @@ def read_checkpoint(source: Source, component: str = "", *, progress: Progress |
         if component:
             raise _no_components(path, component)
         return _read_single_file(path, visit)
+    require_finished(path)
     folder = component_folder(path, component)
+    if folder != path:
+        require_finished(folder)
     shard_set = find_shards(folder)
     headers, violations, unlisted, agreed = _read_headers(folder, shard_set, progress, visit)
     violations = [*shard_set.missing, *violations]
@@ -73,6 +76,7 @@ def _read_single_file(path: str, visit: Visit | None) -> Checkpoint:
         raise Refusal(
             [Violation(code="shards-incomplete", object=name, expected="a whole checkpoint", found=found, remedy=remedy, shard=path)]
         )
+    require_finished(folder_of(path))
     header = read_header(path)
     _show(header, visit)
     declarations, config, size = read_declarations(folder_of(path))
