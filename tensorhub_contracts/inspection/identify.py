@@ -28,7 +28,7 @@ def identify(checkpoint: Checkpoint, registry: Registry, groups: TensorGroups, w
     violations = list(empty_violations(checkpoint, groups))
     exclusions = ExclusionReport()
     if not violations:
-        if candidates.quantized or checkpoint.declarations:
+        if checkpoint.declarations:
             exclusions = _exclusions(candidates)
         violations += declaration_violations(candidates.declared, contract, registry)
         violations += exclusions.violations
