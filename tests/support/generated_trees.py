@@ -24,7 +24,7 @@ _BOOKKEEPING: tuple[tuple[str, Geometry], ...] = (
     ("rope.freqs_cis", ("C64", (16, 4))),
     ("tekken_model", ("U8", (300,))),
     ("seen.tokens", ("I32", (5,))),
-    ("model.layers.0.self_attn.mask", ("U8", (1, 1, 6, 6))),
+    ("model.layers.0.self_attn.causal.mask", ("U8", (1, 1, 6, 6))),
     ("steps", ("I32", (1,))),
 )
 

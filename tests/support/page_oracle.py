@@ -90,7 +90,7 @@ def judge_tensors(tensors: Mapping[str, Geometry], page: Page, pages: Mapping[st
             used[name] = unit.form
             kinds[name] = "sidecar"
     verdict.reasons += _whole(units, page)
-    floats = [name for name, (dtype, _) in tensors.items() if name not in kinds and dtype in WIDE]
+    floats = [name for name, (dtype, _) in tensors.items() if name not in kinds and dtype in WIDE and not _CACHE.fullmatch(name)]
     for name in tensors:
         if name not in kinds:
             kinds[name], reason = _loose(name, tensors, page, pages, units, floats)
