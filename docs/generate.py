@@ -16,7 +16,7 @@ import click
 import tensorhub_contracts
 from tensorhub_contracts.commands import tensorhub
 from tensorhub_contracts.refusal_codes import explanations
-from tensorhub_contracts.registry.contract import NOT_PROVABLE, Contract, Declares, Requirement
+from tensorhub_contracts.registry.contract import NOT_PROVABLE, Contract, Declares, Marker, Requirement
 from tensorhub_contracts.registry.registry import Registry, load_registry
 from tensorhub_contracts.registry.shape_patterns import write_pattern
 
@@ -92,6 +92,7 @@ def _contract_lines(contract: Contract, registry: Registry) -> Iterator[str]:
     if not contract.form:
         yield "Where there is no matrix, this holds for vectors and scalars as it does for matrices."
     yield "\n## Declaration\n"
+    yield from (f"A tensor `{each.name}` marks it: {_marker(each)}.\n" for each in contract.marker)
     if not contract.declares:
         yield "Nothing declares it. A quantization declaration in a configuration file is a refusal.\n"
     for declared in contract.declares:
@@ -107,7 +108,7 @@ def _unit_lines(contract: Contract) -> Iterator[str]:
     for form in contract.form:
         for role, tensor in form.tensors.items():
             shapes = " or ".join(map(write_pattern, tensor.patterns))
-            optional = " (optional)" if tensor.optional else ""
+            optional = " (optional)" if tensor.optional else " (required)" if form.required and role == "weight" else ""
             yield f"| {form.name} | {role}{optional} | `{tensor.name}` | {', '.join(tensor.dtypes)} | `{shapes}` |"
     yield "\nThere is at least one unit. The shape of the weight gives each symbol its value, every dimension at least 1; `/` rounds up."
     for form in contract.form:
@@ -117,6 +118,11 @@ def _unit_lines(contract: Contract) -> Iterator[str]:
         yield from (f"`{symbol}` is any size, at least 1." for symbol in free)
     if contract.whole_tree:
         yield "No weight has a scale, and nothing that lies beside a weight may be one."
+
+
+def _marker(marker: Marker) -> str:
+    shapes = " or ".join(f"`{write_shape(shape)}`" for shape in marker.shapes)
+    return f"{' or '.join(marker.dtypes)} {shapes}, at the root or under a prefix"
 
 
 def _declared_lines(declared: Declares) -> Iterator[str]:
@@ -133,6 +139,8 @@ def value(requirement: Requirement) -> str:
     """Write the value that a requirement asks for, as JSON does: types are exact."""
     if requirement.null:
         return "null, or absent"
+    if requirement.keys:
+        return f"an object with no keys but {', '.join(f'`{each}`' for each in requirement.keys)}"
     return " or ".join(f"`{json.dumps(each)}`" for each in requirement.any_of or (requirement.equals,))
 
 
@@ -140,6 +148,7 @@ PLACES = {
     "quantization_config": "`quantization_config` of `config.json`, at any depth",
     "hf_quant_config": "`quantization` of `hf_quant_config.json`",
     "params": "`quantization` of `params.json`",
+    "header_metadata": "`_quantization_metadata` in the metadata of the headers",
 }
 
 UNDECLARED = {
