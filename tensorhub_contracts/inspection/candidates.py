@@ -12,8 +12,8 @@ from tensorhub_contracts.checkpoints.geometry import write_shape
 from tensorhub_contracts.inspection.declarations import DeclaredContracts, declared_contracts
 from tensorhub_contracts.inspection.grouping import TensorGroups, UnitGeometry
 from tensorhub_contracts.inspection.scale_shapes import describe_grid
+from tensorhub_contracts.inspection.tree.whole_tree import fits_as_a_whole, has_required_forms
 from tensorhub_contracts.inspection.unit_matching import Finding, UnitJudge, UnitLayout
-from tensorhub_contracts.inspection.whole_tree import fits_as_a_whole, has_required_forms
 from tensorhub_contracts.readable import Readable
 from tensorhub_contracts.registry.registry import Registry
 

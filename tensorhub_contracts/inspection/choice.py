@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tensorhub_contracts.inspection.candidates import Candidates
-from tensorhub_contracts.inspection.undeclared import stands_undeclared
+from tensorhub_contracts.inspection.tree.undeclared import stands_undeclared
 from tensorhub_contracts.inspection.unit_matching import Finding, UnitLayout
 from tensorhub_contracts.inspection.unquantized import count_of_other_dtypes
 from tensorhub_contracts.registry.contract import Contract

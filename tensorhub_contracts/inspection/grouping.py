@@ -8,7 +8,8 @@ from functools import cached_property
 import attrs
 
 from tensorhub_contracts.checkpoints.geometry import NARROW_FLOAT, PACKED, WIDE_FLOAT, Geometry
-from tensorhub_contracts.inspection.numbered_weights import NumberedWeights, Sharing
+from tensorhub_contracts.inspection.tree.numbered_weights import NumberedWeights, Sharing
+from tensorhub_contracts.inspection.tree.units_in_making import NewUnits, UnitInMaking
 from tensorhub_contracts.readable import Readable
 from tensorhub_contracts.registry.contract import SidecarName
 from tensorhub_contracts.registry.sidecar_names import SidecarNames
@@ -71,40 +72,6 @@ class TensorGroups(Readable):
         return {name: geometry for geometry, names in self.quantized.items() for name in names}
 
 
-class _Unit:
-    """A geometry while its sidecars are found one by one, with the names that have it. Equal ones are one object."""
-
-    __slots__ = ("geometry", "names", "sidecars", "suffix")
-
-    def __init__(self, suffix: str, geometry: Geometry, sidecars: tuple[Sidecar, ...]) -> None:
-        self.suffix = suffix
-        self.geometry = geometry
-        self.sidecars = sidecars
-        self.names: list[str] = []
-
-
-class _NewUnits(dict[Geometry, "_Unit | None"]):
-    """Makes one unit without sidecars for each geometry, for names that end in `suffix`.
-
-    Values of 16 bits and more and integers have none: under a name like that they are not quantized.
-    """
-
-    def __init__(self, suffix: str) -> None:
-        super().__init__()
-        self.suffix = suffix
-
-    def __missing__(self, geometry: Geometry) -> _Unit | None:
-        self[geometry] = made = _Unit(self.suffix, geometry, ()) if geometry.dtype in NARROW_FLOAT else None
-        return made
-
-    def of_packed(self, geometry: Geometry) -> _Unit:
-        """Return the unit of a tensor that is known to be quantized, whatever its dtype."""
-        made = self[geometry]
-        if made is None:
-            made = self[geometry] = _Unit(self.suffix, geometry, ())
-        return made
-
-
 class _SidecarLists(dict[str, "list[tuple[str, Geometry]] | None"]):
     """Maps the last segment of a name to the list that collects the sidecars of its name, or None; remembers each answer."""
 
@@ -123,17 +90,17 @@ class _SidecarLists(dict[str, "list[tuple[str, Geometry]] | None"]):
         return listed
 
 
-class _WithSidecar(dict[tuple[_Unit, Geometry], _Unit]):
+class _WithSidecar(dict[tuple[UnitInMaking, Geometry], UnitInMaking]):
     """Makes the unit that another one becomes when a sidecar of this name is found."""
 
     def __init__(self, sidecar_suffix: str) -> None:
         super().__init__()
         self.sidecar_suffix = sidecar_suffix
 
-    def __missing__(self, step: tuple[_Unit, Geometry]) -> _Unit:
+    def __missing__(self, step: tuple[UnitInMaking, Geometry]) -> UnitInMaking:
         unit, geometry = step
         sidecars = (*unit.sidecars, Sidecar(self.sidecar_suffix, geometry.dtype, geometry.shape))
-        self[step] = made = _Unit(unit.suffix, unit.geometry, sidecars)
+        self[step] = made = UnitInMaking(unit.suffix, unit.geometry, sidecars)
         return made
 
 
@@ -146,8 +113,8 @@ class Grouping:
 
     def __init__(self, sidecar_names: SidecarNames) -> None:
         self._sidecar_names = sidecar_names
-        self._batches: list[dict[str, _Unit]] = []
-        self._new_units: dict[str, _NewUnits] = {".weight": _NewUnits(".weight")}
+        self._batches: list[dict[str, UnitInMaking]] = []
+        self._new_units: dict[str, NewUnits] = {".weight": NewUnits(".weight")}
         self._lists = _SidecarLists(sidecar_names)
         self._with_sidecar = {sidecar.suffix: _WithSidecar(sidecar.suffix) for sidecar in sidecar_names.sidecars}
         self._waiting: list[tuple[str, SidecarName, Geometry]] = []
@@ -156,7 +123,7 @@ class Grouping:
 
     def add(self, batch: Iterable[tuple[str, Geometry]]) -> None:
         """Sort names into primary tensors, sidecars, unquantized and other, and give sidecars to the primaries of the batch."""
-        primaries: dict[str, _Unit] = {}
+        primaries: dict[str, UnitInMaking] = {}
         unquantized, other, lists = self._unquantized, self._other, self._lists
         weights = self._new_units[".weight"]
         for name, geometry in batch:
@@ -180,7 +147,7 @@ class Grouping:
                 sidecars.clear()
         self._batches.append(primaries)
 
-    def _attach(self, sidecars: list[tuple[str, Geometry]], sidecar: SidecarName, primaries: dict[str, _Unit]) -> None:
+    def _attach(self, sidecars: list[tuple[str, Geometry]], sidecar: SidecarName, primaries: dict[str, UnitInMaking]) -> None:
         """Give the sidecars of one name to the primary tensors of their batch; the others wait, and those that belong to none."""
         if not sidecar.beside:
             self._waiting.extend((name, sidecar, geometry) for name, geometry in sidecars)
@@ -198,7 +165,7 @@ class Grouping:
 
     def finish(self) -> TensorGroups:
         """Return the groups of all that was added."""
-        late: dict[str, _Unit] = {}
+        late: dict[str, UnitInMaking] = {}
         for name, geometry in self._other.items():
             if self._sidecar_names.payload_of(name.rpartition(".")[2], geometry.dtype) is not None:
                 late[name] = self._new_unit(name, geometry)
@@ -228,18 +195,18 @@ class Grouping:
         markers = dict(self._lists.markers)
         return TensorGroups(self._by_geometry(), tuple(orphans), tuple(cache_scales), self._unquantized, other, markers, shared)
 
-    def _share(self, sharing: Sharing, sidecar: SidecarName, geometry: Geometry, batch_of: dict[str, dict[str, _Unit]]) -> None:
+    def _share(self, sharing: Sharing, sidecar: SidecarName, geometry: Geometry, batch_of: dict[str, dict[str, UnitInMaking]]) -> None:
         """Give a module's sidecar to each of its numbered weights."""
-        made: dict[_Unit, _Unit] = {}
+        made: dict[UnitInMaking, UnitInMaking] = {}
         entry = Sidecar("{module}" + sidecar.suffix, geometry.dtype, geometry.shape)
         for name in sharing.weights.values():
             batch = batch_of[name]
             unit = batch[name]
             if unit not in made:
-                made[unit] = _Unit(sharing.name.before + "{number}" + sharing.name.after, unit.geometry, (*unit.sidecars, entry))
+                made[unit] = UnitInMaking(sharing.name.before + "{number}" + sharing.name.after, unit.geometry, (*unit.sidecars, entry))
             batch[name] = made[unit]
 
-    def _attach_late(self, name: str, sidecar: SidecarName, geometry: Geometry, batch_of: dict[str, dict[str, _Unit]]) -> bool:
+    def _attach_late(self, name: str, sidecar: SidecarName, geometry: Geometry, batch_of: dict[str, dict[str, UnitInMaking]]) -> bool:
         """Give a sidecar to its primary tensor, whatever batch it is in; say whether there is one.
 
         An 8-bit integer tensor becomes a primary one when a sidecar belongs to it: that is what makes it packed.
@@ -259,15 +226,15 @@ class Grouping:
                 return True
         return False
 
-    def _new_unit(self, name: str, geometry: Geometry) -> _Unit:
+    def _new_unit(self, name: str, geometry: Geometry) -> UnitInMaking:
         suffix = self._sidecar_names.primary_suffix(name)
         if suffix not in self._new_units:
-            self._new_units[suffix] = _NewUnits(suffix)
+            self._new_units[suffix] = NewUnits(suffix)
         return self._new_units[suffix].of_packed(geometry)
 
     def _by_geometry(self) -> dict[UnitGeometry, list[str]]:
         """Collect the names of each geometry, in the order of the headers."""
-        found: list[_Unit] = []
+        found: list[UnitInMaking] = []
         for batch in self._batches:
             for name, unit in batch.items():
                 if not unit.names:

@@ -10,8 +10,8 @@ from tensorhub_contracts.inspection.exclusions import ExclusionReport, check_exc
 from tensorhub_contracts.inspection.grouping import TensorGroups
 from tensorhub_contracts.inspection.notes import not_provable, proved
 from tensorhub_contracts.inspection.result import Inspection
+from tensorhub_contracts.inspection.tree.undeclared import undeclared_violations
 from tensorhub_contracts.inspection.tree_violations import contract_violations, empty_violations, layout_violations
-from tensorhub_contracts.inspection.undeclared import undeclared_violations
 from tensorhub_contracts.inspection.unit_matching import UnitLayout
 from tensorhub_contracts.inspection.unquantized import unquantized_violations
 from tensorhub_contracts.registry.contract import Contract

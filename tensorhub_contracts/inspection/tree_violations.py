@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
 from tensorhub_contracts.checkpoints.geometry import write_shape
 from tensorhub_contracts.errors import Violation
-from tensorhub_contracts.inspection.cache_scales import cache_violations
 from tensorhub_contracts.inspection.candidates import Candidates
 from tensorhub_contracts.inspection.declarations import declared_block
-from tensorhub_contracts.inspection.declared_modules import module_violations
 from tensorhub_contracts.inspection.grouping import TensorGroups
 from tensorhub_contracts.inspection.mixed import mixed_violations
 from tensorhub_contracts.inspection.scale_shapes import block_grid
-from tensorhub_contracts.inspection.undeclared import indistinguishable, stands_undeclared
+from tensorhub_contracts.inspection.tree.cache_scales import cache_violations
+from tensorhub_contracts.inspection.tree.declared_modules import module_violations
+from tensorhub_contracts.inspection.tree.undeclared import indistinguishable, stands_undeclared
+from tensorhub_contracts.inspection.tree.whole_tree import form_violations, marker_violations, numbering_violations
 from tensorhub_contracts.inspection.unit_violations import orphan_violations, packed_violations, unit_violations
-from tensorhub_contracts.inspection.whole_tree import form_violations, marker_violations, numbering_violations
 from tensorhub_contracts.registry.contract import Contract
 
 

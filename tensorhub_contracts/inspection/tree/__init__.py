@@ -1,0 +1,1 @@
+"""What is judged of a checkpoint as a whole, beside its units."""
