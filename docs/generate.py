@@ -16,7 +16,7 @@ import tensorhub_contracts
 from tensorhub_contracts.checkpoints.geometry import write_shape
 from tensorhub_contracts.commands import tensorhub
 from tensorhub_contracts.refusal_codes import explanations
-from tensorhub_contracts.registry.contract import NOT_PROVABLE, Contract, Declares, Requirement
+from tensorhub_contracts.registry.contract import NOT_PROVABLE, Contract, Declares, Marker, Requirement
 from tensorhub_contracts.registry.registry import Registry, load_registry
 from tensorhub_contracts.registry.shape_patterns import write_pattern
 
@@ -88,7 +88,7 @@ def _contract_lines(contract: Contract, registry: Registry) -> Iterator[str]:
         for form in contract.form:
             for role, tensor in form.tensors.items():
                 shapes = " or ".join(map(write_pattern, tensor.patterns))
-                optional = " (optional)" if tensor.optional else ""
+                optional = " (optional)" if tensor.optional else " (required)" if form.required and role == "weight" else ""
                 yield f"| {form.name} | {role}{optional} | `{tensor.name}` | {', '.join(tensor.dtypes)} | `{shapes}` |"
     yield "\n## Tensors that nothing scales\n"
     rule = contract.unquantized
@@ -96,12 +96,27 @@ def _contract_lines(contract: Contract, registry: Registry) -> Iterator[str]:
         yield "Matrices have two dtypes or more."
     yield f"Matrices are {', '.join(rule.matrix_dtypes)}; vectors and scalars are {', '.join(rule.vector_dtypes)}."
     yield "\n## Declaration\n"
+    yield from (f"A tensor `{each.name}` marks it: {_marker(each)}.\n" for each in contract.marker)
     if not contract.declares:
         yield "Nothing declares it. A quantization declaration in a configuration file is a refusal."
     for declared in contract.declares:
         yield from _declared_lines(declared)
+    if contract.declares:
+        yield _UNDECLARED[contract.when_undeclared]
     yield "\n## What headers cannot show\n"
     yield from (f"- {NOT_PROVABLE[word]}" for word in contract.not_provable)
+
+
+_UNDECLARED = {
+    "never": "A checkpoint that declares nothing is not in it.",
+    "allowed": "A checkpoint that declares nothing may be in it.",
+    "if-unique": "A checkpoint that declares nothing is in it if its bytes are in no other contract of the registry.",
+}
+
+
+def _marker(marker: Marker) -> str:
+    shapes = " or ".join(f"`{write_shape(shape)}`" for shape in marker.shapes)
+    return f"{' or '.join(marker.dtypes)} {shapes}, at the root or under a prefix"
 
 
 def _declared_lines(declared: Declares) -> Iterator[str]:
@@ -118,6 +133,8 @@ def value(requirement: Requirement) -> str:
     """Write the value that a requirement asks for."""
     if requirement.null:
         return "null, or absent"
+    if requirement.keys:
+        return f"an object with no keys but {', '.join(f'`{each}`' for each in requirement.keys)}"
     if isinstance(requirement.equals, tuple):
         return f"`{write_shape(requirement.equals)}`"
     return " or ".join(f"`{each}`" for each in requirement.any_of or (requirement.equals,))
