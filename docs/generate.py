@@ -14,6 +14,7 @@ import attrs
 import click
 
 import tensorhub_contracts
+from tensorhub_contracts.checkpoints.geometry import write_shape
 from tensorhub_contracts.commands import tensorhub
 from tensorhub_contracts.refusal_codes import explanations
 from tensorhub_contracts.registry.contract import NOT_PROVABLE, Contract, Declares, Marker, Requirement
