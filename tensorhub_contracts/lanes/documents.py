@@ -10,7 +10,7 @@ from typing import Any
 from tensorhub_contracts.documents import document_json, malformed, read_document
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.lanes.hub_table import HUB_TABLE
-from tensorhub_contracts.lanes.image_lanes import DERIVATION, ImageLanes, lanes_digest, lanes_facts
+from tensorhub_contracts.lanes.image_lanes import DERIVATION, DecoderLanes, ImageLanes, lanes_digest, lanes_facts
 from tensorhub_contracts.registry.names import parse_handle, parse_lane
 
 
@@ -63,7 +63,8 @@ def _faults(lanes: ImageLanes) -> Iterator[str]:
     served = [(entry.contract, lane) for entry in lanes.contracts for lane in entry.all_lanes]
     yield from (f"{lane} of {contract} has two decoders" for contract, lane in dict.fromkeys(served) if served.count((contract, lane)) > 1)
     yield from (f"lane {lane} stands more than once" for lane in dict.fromkeys(lanes.all_lanes) if lanes.all_lanes.count(lane) > 1)
-    for each in (lanes, *lanes.contracts):
+    listing: tuple[ImageLanes | DecoderLanes, ...] = (lanes, *lanes.contracts)
+    for each in listing:
         yield from (f"lane {lane} is in lanes, and not in the hub's lane table" for lane in each.lanes if lane not in HUB_TABLE)
         yield from (
             f"lane {lane} is beyond the table, and in the hub's lane table" for lane in each.lanes_beyond_table if lane in HUB_TABLE
