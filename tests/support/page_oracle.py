@@ -96,8 +96,8 @@ def judge_tensors(tensors: Mapping[str, Geometry], page: Page, pages: Mapping[st
             kinds[name], reason = _loose(name, tensors, page, pages, units, floats)
             verdict.reasons += [f"{name}: {reason}"] * bool(reason)
     if page.no_scale:
-        looked = (name for name in kinds if kinds[name] == "weight")
-        verdict.reasons += [f"{name} may scale a weight beside it" for name in looked if _may_scale(name, tensors, units)]
+        looked = [name for name in kinds if kinds[name] == "weight"]
+        verdict.reasons += [f"{name} may scale a weight beside it" for name in looked if _may_scale(name, tensors, units, smaller=True)]
     verdict.reasons += _unquantized(tensors, [name for name, kind in kinds.items() if kind == "unquantized"], page)
     return verdict
 
@@ -206,16 +206,16 @@ def _is_called_scale(name: str, pages: Mapping[str, Page]) -> bool:
     return any("." + leaf_of(name) == each if each.startswith(".") else name.endswith(each) for each in suffixes)
 
 
-def _may_scale(name: str, tensors: Mapping[str, Geometry], units: list[_Unit]) -> bool:
-    """Whether a float lies beside a weight and is no larger: it could be its scale."""
+def _may_scale(name: str, tensors: Mapping[str, Geometry], units: list[_Unit], *, smaller: bool = False) -> bool:
+    """Whether a float lies beside a weight and is no larger: it could be its scale. Another weight is so only if it is `smaller`."""
     if leaf_of(name).endswith(_COMPANIONS):
         return False
-    size = math.prod(tensors[name][1])
+    size = math.prod(tensors[name][1]) + smaller
     return any(unit.weight != name and size <= math.prod(tensors[unit.weight][1]) and _is_beside(name, unit) for unit in units)
 
 
 def _is_beside(name: str, unit: _Unit) -> bool:
-    """In the module of `x.weight`, or below it. Beside a parameter `w`: below it, `w_…`, `w:…`, and what is called the scale of such words."""
+    """In the module of `x.weight`, or below it. Beside a parameter `w`: below it, `w_…`, `w:…`, and what is called a scale of its words."""
     if module_of(name) == unit.weight:
         return True
     named_weight = unit.form.weight.name.startswith("{module}.") or leaf_of(unit.weight) == "weight"
