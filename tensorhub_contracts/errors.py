@@ -63,19 +63,23 @@ class Violation(Readable):
         return f"{self.code}: {self.object}{place}: expected {self.expected}; found {self.found}.{looks} {self.remedy}"
 
 
+def is_unjudged(violations: Iterable[Violation]) -> bool:
+    """Whether all that is wrong is that something could not be read."""
+    return all(explanations()[each.code].unjudged for each in violations)
+
+
 class TensorhubError(Exception):
     """Base of every error that this package raises on purpose."""
 
 
 class Refusal(TensorhubError):
-    """A typed, final answer: the input is refused, with every violation that was found, not the first.
+    """A typed answer: the input is refused, with every violation that was found, not the first.
 
-    `nearest` is the handle of the contract that the input was judged against or comes closest to, or None. Of more than
-    `MOST_VIOLATIONS` the first are kept and the others counted, with `unlisted` that were counted before: the last
-    violation says how many.
+    It is final, unless all that is wrong is that something could not be read: then nothing was judged, and the same
+    question may be asked again (`retryable`). `nearest` is the handle of the contract that the input was judged against
+    or comes closest to, or None. Of more than `MOST_VIOLATIONS` the first are kept and the others counted, with `unlisted`
+    that were counted before: the last violation says how many.
     """
-
-    retryable = False
 
     def __init__(self, violations: Iterable[Violation], *, nearest: str | None = None, unlisted: int = 0) -> None:
         rest = iter(violations)
@@ -85,6 +89,11 @@ class Refusal(TensorhubError):
         self.violations = (*self.listed, _unlisted(self.unlisted)) if self.unlisted else self.listed
         self.nearest = nearest
         super().__init__("\n".join(str(violation) for violation in self.violations))
+
+    @property
+    def retryable(self) -> bool:
+        """Whether nothing was judged, because something could not be read."""
+        return is_unjudged(self.violations)
 
     @property
     def codes(self) -> tuple[str, ...]:

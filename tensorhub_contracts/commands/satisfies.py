@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from tensorhub_contracts.commands import EXIT_REFUSED
+from tensorhub_contracts.commands import EXIT_REFUSED, EXIT_UNJUDGED
 from tensorhub_contracts.commands.document_files import document_bytes
 from tensorhub_contracts.commands.inspect_command import inspect_path
 from tensorhub_contracts.commands.outputs import Output, chosen_outputs, output_option, write_outputs
@@ -48,7 +48,8 @@ def command(
 
     ARTIFACT is the record that `tensorhub artifact` wrote, or a checkpoint, which is inspected. With --output json the
     answer is the verdict, or the RFC 9457 problem that a hub answers with status 422. Exits with 0 if the image
-    satisfies the artifact, with 1 if it is refused, with 2 for wrong usage and with 3 for a fault of this tool.
+    satisfies the artifact, with 1 if it is refused, with 2 for wrong usage, with 3 for a fault of this tool and with 4 if
+    the checkpoint could not be read.
     """
     outputs = chosen_outputs(outputs)
     if demand_file is not None and (accept or lane or sm is not None or adapters):
@@ -59,14 +60,13 @@ def command(
         demand = read_demand(document_bytes(demand_file), name=str(demand_file)) if demand_file else _demand(accept, lane, sm, adapters)
         verdict = satisfies(_subject(artifact), read_lanes(lanes_of_image, name=str(image)), demand)
         writers = {"text": lambda: "\n".join(_verdict_lines(verdict)) + "\n", "json": lambda: verdict_json(verdict)}
-        refused = False
+        code = 0
     except Refusal as refusal:
         found = refusal
         writers = {"text": lambda: "\n".join(_refusal_lines(found)) + "\n", "json": lambda: problem_json(problem_details(found))}
-        refused = True
+        code = EXIT_UNJUDGED if refusal.retryable else EXIT_REFUSED
     write_outputs(outputs, writers)
-    if refused:
-        sys.exit(EXIT_REFUSED)
+    sys.exit(code)
 
 
 def _subject(path: Path) -> Artifact | list[Inspection]:

@@ -28,8 +28,8 @@ class Problem:
     violations: tuple[Violation, ...]
     nearest: str | None
     remedy: str
-    #: The same question has the same answer.
-    retryable: Literal[False]
+    #: Whether the same question may have another answer: something could not be read, and nothing was judged.
+    retryable: bool
 
 
 def problem_details(refusal: Refusal) -> Problem:
@@ -46,7 +46,7 @@ def problem_details(refusal: Refusal) -> Problem:
         violations=refusal.violations,
         nearest=refusal.nearest,
         remedy=first.remedy,
-        retryable=False,
+        retryable=refusal.retryable,
     )
 
 

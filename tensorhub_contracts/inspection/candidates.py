@@ -43,8 +43,8 @@ class Candidates(Readable):
         groups, registry = self.groups, self.registry
         if not groups.other:
             return ()
-        tensors, total = self.checkpoint.tensors, self.checkpoint.payload_bytes
-        floats = {**groups.unquantized, **{name: tensors[name] for name, _ in groups.orphans}}
+        total = self.checkpoint.payload_bytes
+        floats = {**groups.unquantized, **{name: self.checkpoint.tensors[name] for name, _ in groups.orphans}}
         return tuple(unexplained(groups.other, groups.geometry_of, floats, total, registry.bookkeeping))
 
     @property

@@ -9,7 +9,7 @@ from typing import Literal
 import attrs
 
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
-from tensorhub_contracts.errors import Refusal, Violation
+from tensorhub_contracts.errors import Refusal, Violation, is_unjudged
 from tensorhub_contracts.inspection.account import Account, account_of
 from tensorhub_contracts.inspection.candidates import Candidates
 from tensorhub_contracts.inspection.exclusions import ExclusionReport
@@ -17,7 +17,6 @@ from tensorhub_contracts.inspection.grouping import TensorGroups
 from tensorhub_contracts.inspection.notes import notes
 from tensorhub_contracts.inspection.unit_matching import UnitLayout
 from tensorhub_contracts.readable import Readable
-from tensorhub_contracts.refusal_codes import explanations
 from tensorhub_contracts.registry.contract import Contract
 
 #: What an inspection came to.
@@ -75,7 +74,7 @@ class Inspection(Readable):
         """
         if self.contract is not None:
             return "proved"
-        return "unjudged" if all(explanations()[each.code].unjudged for each in self.violations) else "refused"
+        return "unjudged" if is_unjudged(self.violations) else "refused"
 
     @cached_property
     def account(self) -> Account | None:

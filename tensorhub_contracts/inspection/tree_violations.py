@@ -59,10 +59,12 @@ def layout_violations(candidates: Candidates, contract: Contract) -> Iterator[Vi
 
 def contract_violations(candidates: Candidates, contract: Contract, wanted: Contract | None, *, refused: bool) -> Iterator[Violation]:
     """A contract that was asked for and is not the one found, or one that was found and that nothing here reads."""
+    if not refused:
+        return
     path, matching = candidates.checkpoint.path, candidates.matching_contracts
-    if wanted is not None and refused:
+    if wanted is not None:
         yield from another_instead(candidates, wanted)
-    if refused and wanted is None and matching and _declaration_is_wanting(candidates, contract):
+    if wanted is None and matching and _declaration_is_wanting(candidates, contract):
         yield Violation(
             code="layout-undeclared",
             object=path,

@@ -29,6 +29,8 @@ def unit_violations(candidates: Candidates, contract: Contract) -> Iterator[Viol
 
 def orphan_violations(candidates: Candidates) -> Iterator[Violation]:
     """Yield a violation for each sidecar that belongs to no quantized tensor."""
+    if not candidates.groups.orphans:
+        return  # and no table of all tensors is put together
     tensors = candidates.checkpoint.tensors
     for name, sidecar in candidates.groups.orphans:
         owners = [name.removesuffix(sidecar.suffix) + each for each in sidecar.beside]

@@ -28,6 +28,8 @@ def methods_of_tensors(names: Collection[str], near: Iterable[str], methods: Ite
     `names` are all names of the checkpoint, `near` the tensors to name. A method with more marks comes first.
     """
     wanted = list(near)
+    if not wanted:
+        return {}
     modules = {module for name in wanted for module in _modules(name)}
     leaves: dict[str, set[str]] = {}
     for name in names:

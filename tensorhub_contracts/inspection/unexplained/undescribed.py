@@ -25,6 +25,8 @@ def undescribed_violations(candidates: Candidates) -> list[Violation]:
 
 def unexplained_violations(candidates: Candidates, expected: str) -> Iterator[Violation]:
     """Yield a violation for each integer, boolean or complex tensor that nothing explains; see `bookkeeping`."""
+    if not candidates.unexplained:
+        return
     others, shard_of = candidates.groups.other, candidates.checkpoint.shard_of
     methods = methods_of_tensors(shard_of, candidates.unexplained, candidates.registry.methods)
     for name in candidates.unexplained:

@@ -28,8 +28,8 @@ def unknown_scale_violations(candidates: Candidates, contract: Contract) -> Iter
     """Yield a violation for each tensor that could be the scale of a unit which is in the contract."""
     if not candidates.groups.quantized:
         return
-    tensors, shard_of = candidates.checkpoint.tensors, candidates.checkpoint.shard_of
     for name, weight in _pairs(candidates, contract):
+        tensors, shard_of = candidates.checkpoint.tensors, candidates.checkpoint.shard_of
         geometry = tensors[name]
         words = describe_grid(tensors[weight].shape, geometry.shape)
         yield Violation(
@@ -43,20 +43,21 @@ def unknown_scale_violations(candidates: Candidates, contract: Contract) -> Iter
 
 def _pairs(candidates: Candidates, contract: Contract) -> Iterator[tuple[str, str]]:
     """Yield each tensor that could be a scale, with the weight beside it."""
-    groups, tensors = candidates.groups, candidates.checkpoint.tensors
-    suffixes = [suffix for suffix in candidates.registry.sidecar_names.primary_suffixes if suffix.startswith(".")]
+    groups = candidates.groups
+    suffixes = {geometry.suffix for geometry in groups.quantized if geometry.suffix.startswith(".")}
+    ordinary = (*_COMPANIONS, *(() if suffixes - {".weight"} else (".weight",)))  # no weight lies beside itself
     bare = _bare_units(candidates, contract)
     named = [name for names in bare.values() for name in names] if contract.whole_tree else []
     in_contract = _InContract(candidates, contract)
     for name in (*groups.unquantized, *named):
-        module, _, leaf = name.rpartition(".")
-        if leaf.endswith(_COMPANIONS):
+        if name.endswith(ordinary):
             continue
+        module, _, leaf = name.rpartition(".")
         beside = [module, *(module + suffix for suffix in suffixes)]
         if name in groups.unquantized:
             beside += _sharing_name(leaf, bare.get(module, ()))
         weight = next((each for each in beside if each != name and each in in_contract), None)
-        if weight is not None and _fits(tensors[name], tensors[weight]):
+        if weight is not None and _fits(candidates.checkpoint.tensors[name], candidates.checkpoint.tensors[weight]):
             yield name, weight
 
 
