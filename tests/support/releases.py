@@ -1,0 +1,115 @@
+"""What is stated of a release in its true geometry, and how its files are written: sparse, so that no size is too large.
+
+A release says where its geometry comes from and what an inspection must find; `release_geometries` lists them all, and the page of
+releases is written from the same statements. Only the standard library is imported.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.support.sparse_shards import Tensor, header, size_in_bytes, split, write_with_hole
+
+
+@dataclass(frozen=True)
+class Account:
+    """How many tensors of each kind there are; none is refused."""
+
+    weights: int
+    sidecars: int
+    unquantized: int
+    cache_scales: int = 0
+    bookkeeping: int = 0
+
+    @property
+    def tensors(self) -> int:
+        """Return the number of all tensors."""
+        return self.weights + self.sidecars + self.unquantized + self.cache_scales + self.bookkeeping
+
+
+@dataclass(frozen=True)
+class Damage:
+    """One tensor that another dtype or shape has taken, or that is missing, and the violation that must name it."""
+
+    tensor: str
+    becomes: tuple[str, tuple[int, ...]] | None
+    code: str
+    #: The object of the violation, where it is not the tensor itself.
+    object: str = ""
+
+    @property
+    def named(self) -> str:
+        """Return the object of the violation."""
+        return self.object or self.tensor
+
+
+@dataclass(frozen=True)
+class Release:
+    """A published checkpoint: its tensors and files, where they are known from, and what an inspection must find."""
+
+    #: The name of its folder in tests, and its title on the page.
+    name: str
+    title: str
+    tensors: Callable[[], Iterator[Tensor]]
+    contract: str
+    account: Account
+    #: The bytes of all payloads; a number that is published where `published` says so.
+    payload_bytes: int
+    #: What is published of the geometry, and what is derived or inferred from it.
+    published: str
+    derived: str
+    damage: Damage
+    #: A part of each note, in order; there is no other note.
+    notes: tuple[str, ...] = ()
+    #: The names of its shards, in the order of the tensors.
+    shards: tuple[str, ...] = ("model.safetensors",)
+    #: The JSON files beside the weights, by name; a callable is asked for its content when the release is written.
+    files: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Callable[[], Mapping[str, str]] | None = None
+    #: Further files of tensors in the folder, which are no part of the checkpoint.
+    beside: Mapping[str, Callable[[], Iterator[Tensor]]] = field(default_factory=dict)
+
+
+def numbered(count: int, *, first: int = 1, last: int | None = None, digits: int = 5) -> tuple[str, ...]:
+    """Return `model-00001-of-00002.safetensors` and so on; `last` is the number after `of`, where it is not the count."""
+    return tuple(f"model-{number:05}-of-{last or count:0{digits}}.safetensors" for number in range(first, first + count))
+
+
+def write_release(release: Release, folder: Path, damage: Damage | None = None) -> Path:
+    """Write a release, or the neighbour of it that has the damage; return `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    metadata = release.metadata() if release.metadata else None
+    weight_map: dict[str, str] = {}
+    total = 0
+    for shard, part in zip(release.shards, split(list(release.tensors()), len(release.shards)), strict=True):
+        held = list(_damaged(part, damage))
+        _write(folder / shard, held, metadata)
+        weight_map.update(dict.fromkeys((name for name, _, _ in held), shard))
+        total += sum(map(size_in_bytes, held))
+    for shard, tensors in release.beside.items():
+        _write(folder / shard, tensors(), None)
+    if len(release.shards) > 1:
+        _write_json(folder / "model.safetensors.index.json", {"metadata": {"total_size": total}, "weight_map": weight_map})
+    for name, content in release.files.items():
+        _write_json(folder / name, content() if callable(content) else content)
+    return folder
+
+
+def _damaged(tensors: Iterable[Tensor], damage: Damage | None) -> Iterator[Tensor]:
+    for tensor in tensors:
+        if damage is None or tensor[0] != damage.tensor:
+            yield tensor
+        elif damage.becomes is not None:
+            yield tensor[0], *damage.becomes
+
+
+def _write(path: Path, tensors: Iterable[Tensor], metadata: Mapping[str, str] | None) -> None:
+    write_with_hole(path, *header(tensors, metadata))
+
+
+def _write_json(path: Path, content: object) -> None:
+    path.write_text(json.dumps(content), encoding="utf-8")
