@@ -62,7 +62,7 @@ DEEPSEEK_V32 = Release(
     contract="hf.fp8-blockwise@1",
     # 45,808 units of DeepSeek-V3 and two in each of 62 indexers; 375 unquantized tensors, and three in each indexer.
     account=Account(weights=45_932, sidecars=45_932, unquantized=561),
-    payload_bytes=0,
+    payload_bytes=689_469_018_240,
     published="92,425 tensors in 163 shards, 45,932 units, wk [128, 7168] with the grid [1, 56]; the configuration.",
     derived="The other shapes, from the configuration. The dtypes of the indexer's norm (F32) and projection (BF16) are inferred.",
     notes=("scale_fmt ue8m0 is declared",),
@@ -99,7 +99,7 @@ MINIMAX_M2 = Release(
     name="minimax-m2",
     title="MiniMax-M2",
     tensors=_minimax_m2,
-    shards=numbered(125, first=0, last=130),
+    shards=numbered(125),
     files={
         "config.json": {
             "architectures": ["MiniMaxM2ForCausalLM"],
@@ -116,9 +116,11 @@ MINIMAX_M2 = Release(
     },
     contract="hf.fp8-blockwise@1",
     account=Account(weights=47_864, sidecars=47_864, unquantized=375),
-    payload_bytes=0,
-    published="47,864 units, F32 routers, q_proj [6144, 3072] with the grid [48, 24]; the names of 125 shards, 0 to 124 of 130; the configuration.",
-    derived="The other shapes, from the configuration; that scales are F32 is inferred.",
+    payload_bytes=230_121_630_720,
+    # MiniMax-M2.7, which has the same configuration, is listed whole: 96,103 tensors of 228,703,644,928 elements. Its 125 shards are
+    # numbered 0 to 124 of 130, and its index names no other; here they are 1 to 125 of 125.
+    published="47,864 units, F32 routers, the configuration; all names, dtypes and shapes of MiniMax-M2.7, which has the same configuration.",
+    derived="That MiniMax-M2 has the tensors of MiniMax-M2.7; the numbers of its 125 shards.",
     damage=Damage(
         "model.layers.40.block_sparse_moe.experts.255.w2.weight_scale_inv",
         None,
@@ -194,7 +196,7 @@ GLM_45_AIR_FP8 = Release(
     contract="compressed-tensors.fp8-channel@1",
     # Biases and norms of 47 layers, routers of 46, the embedding, norm and head, and five tensors for multi-token prediction.
     account=Account(weights=17_994, sidecars=17_994, unquantized=47 * 5 + 46 * 2 + 3 + 5),
-    payload_bytes=0,
+    payload_bytes=113_144_711_680,
     published="17,994 units, the layer for multi-token prediction among them; one F32 scale for each row; the configuration.",
     derived="All shapes, from the configuration. How it is cut into shards, and which modules the exclusion list names, are inferred.",
     notes=("no decoder installed here reads compressed-tensors.fp8-channel@1",),

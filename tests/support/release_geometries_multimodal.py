@@ -116,12 +116,15 @@ MINISTRAL_3 = Release(
     beside={"consolidated.safetensors": _ministral_native},
     contract="hf.fp8-tensor-static@1",
     account=Account(weights=26 * 7, sidecars=26 * 14, unquantized=26 * 2 + 2 + 24 * 9 + 2 + 4),
-    payload_bytes=0,
+    payload_bytes=4_671_990_488,
     published="The names and declarations of both formats, wq [4096, 3072], scalar BF16 scales; params.json; the exclusion list.",
     derived="The other shapes, from params.json; those of the vision encoder from its configuration.",
     notes=(
         "no decoder installed here reads hf.fp8-tensor-static@1",
         "not part of the checkpoint and not read: consolidated.safetensors",
+        # The list names modules as the model's attributes do; the tree has no "model." before them.
+        "0 of 3 exclusion entries match any tensor",
+        "unquantized and not declared as such, kept as they are: ",
     ),
     damage=Damage("language_model.model.layers.25.mlp.down_proj.weight_scale_inv", ("BF16", (24, 72)), "scale-rank"),
 )
@@ -134,7 +137,7 @@ MINISTRAL_3_NATIVE = Release(
     files={"params.json": _PARAMS},
     contract="mistral.fp8-tensor@1",
     account=Account(weights=26 * 7, sidecars=26 * 14, unquantized=26 * 2 + 2 + 24 * 9 + 2 + 4, cache_scales=26 * 3),
-    payload_bytes=0,
+    payload_bytes=4_671_990_644,
     published="The names and the declaration, wq [4096, 3072], scalar BF16 scales and three fake quantizers in each layer; params.json.",
     derived="The other shapes, from params.json; those of the vision encoder from its configuration.",
     notes=("no decoder installed here reads mistral.fp8-tensor@1", "78 key or value cache scales"),
@@ -226,11 +229,9 @@ LLAMA_4_SCOUT_NVFP4 = Release(
     contract="modelopt.nvfp4@1",
     # In each layer four projections, three matrices of the shared expert and two stacks.
     account=Account(weights=48 * 9, sidecars=48 * 27, unquantized=48 * 3 + 4 + 34 * 16 + 9, cache_scales=48 * 2),
-    payload_bytes=0,
+    payload_bytes=65_344_928_512,
     published="The stacks and their sidecars with names, dtypes and shapes, 14 shards, the declaration, the configuration.",
     derived="The other shapes, from the configuration. Which modules are excluded is inferred.",
     notes=("no decoder installed here reads modelopt.nvfp4@1", "96 key or value cache scales"),
-    damage=Damage(
-        f"{_SCOUT}.layers.7.feed_forward.experts.down_proj_weight_scale", ("F8_E4M3", (16, 5120, 512)), "scale-grid-transposed"
-    ),
+    damage=Damage(f"{_SCOUT}.layers.7.feed_forward.experts.down_proj_weight_scale", ("F8_E4M3", (16, 5120, 512)), "scale-grid-transposed"),
 )

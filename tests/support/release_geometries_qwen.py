@@ -130,7 +130,12 @@ def _with_bias(module: str, *shape: int) -> Iterator[Tensor]:
 def _config() -> dict[str, Any]:
     """Return the configuration; the published list names modules without scales, and which they are is inferred: all of them."""
     modules = [name.removesuffix(".weight") for name, dtype, _ in _tensors() if dtype == "BF16" and name.endswith(".weight")]
-    declaration = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128], "modules_to_not_convert": modules}
+    declaration = {
+        "quant_method": "fp8",
+        "activation_scheme": "dynamic",
+        "weight_block_size": [128, 128],
+        "modules_to_not_convert": modules,
+    }
     return {
         "architectures": ["Qwen4ExpForConditionalGeneration"],
         "model_type": "qwen4_exp",

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.support.sparse_shards import Tensor, header, size_in_bytes, split, write_with_hole
+from tests.support.sparse_shards import PYTORCH, Tensor, header, split, write_with_hole
+
+INDEX = "model.safetensors.index.json"
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,9 @@ class Release:
     shards: tuple[str, ...] = ("model.safetensors",)
     #: The JSON files beside the weights, by name; a callable is asked for its content when the release is written.
     files: Mapping[str, Any] = field(default_factory=dict)
-    metadata: Callable[[], Mapping[str, str]] | None = None
+    metadata: Callable[[], Mapping[str, str] | None] = lambda: PYTORCH
+    #: The published size of its only shard, where header and all come to it.
+    file_bytes: int | None = None
     #: Further files of tensors in the folder, which are no part of the checkpoint.
     beside: Mapping[str, Callable[[], Iterator[Tensor]]] = field(default_factory=dict)
 
@@ -79,36 +83,52 @@ def numbered(count: int, *, first: int = 1, last: int | None = None, digits: int
     return tuple(f"model-{number:05}-of-{last or count:0{digits}}.safetensors" for number in range(first, first + count))
 
 
-def write_release(release: Release, folder: Path, damage: Damage | None = None) -> Path:
-    """Write a release, or the neighbour of it that has the damage; return `folder`."""
+def write_release(release: Release, folder: Path) -> Path:
+    """Write a release and return `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    metadata = release.metadata() if release.metadata else None
     weight_map: dict[str, str] = {}
-    total = 0
     for shard, part in zip(release.shards, split(list(release.tensors()), len(release.shards)), strict=True):
-        held = list(_damaged(part, damage))
-        _write(folder / shard, held, metadata)
-        weight_map.update(dict.fromkeys((name for name, _, _ in held), shard))
-        total += sum(map(size_in_bytes, held))
+        write_with_hole(folder / shard, *header(part, release.metadata()))
+        weight_map.update(dict.fromkeys((name for name, _, _ in part), shard))
     for shard, tensors in release.beside.items():
-        _write(folder / shard, tensors(), None)
+        write_with_hole(folder / shard, *header(tensors()))
     if len(release.shards) > 1:
-        _write_json(folder / "model.safetensors.index.json", {"metadata": {"total_size": total}, "weight_map": weight_map})
+        _write_json(folder / INDEX, {"metadata": {"total_size": release.payload_bytes}, "weight_map": weight_map})
     for name, content in release.files.items():
         _write_json(folder / name, content() if callable(content) else content)
     return folder
 
 
-def _damaged(tensors: Iterable[Tensor], damage: Damage | None) -> Iterator[Tensor]:
+def write_neighbour(release: Release, sound: Path, folder: Path) -> Path:
+    """Write the neighbour of a release that has its damage: one shard, and links to all other files in `sound`; return `folder`."""
+    damage, index = release.damage, sound / INDEX
+    weight_map = json.loads(index.read_text("utf-8"))["weight_map"] if index.exists() else {}
+    shard = weight_map.pop(damage.tensor, release.shards[0])
+    folder.mkdir(parents=True, exist_ok=True)
+    entries = _entries(sound / shard)
+    metadata = entries.pop("__metadata__", None)
+    tensors = ((name, entry["dtype"], tuple(entry["shape"])) for name, entry in entries.items())
+    write_with_hole(folder / shard, *header(_damaged(tensors, damage), metadata))
+    if damage.becomes is None and weight_map:
+        _write_json(folder / INDEX, {"weight_map": weight_map})
+    for path in sound.iterdir():
+        if not (folder / path.name).exists():
+            (folder / path.name).symlink_to(path)
+    return folder
+
+
+def _entries(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        entries: dict[str, Any] = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    return entries
+
+
+def _damaged(tensors: Iterable[Tensor], damage: Damage) -> Iterator[Tensor]:
     for tensor in tensors:
-        if damage is None or tensor[0] != damage.tensor:
+        if tensor[0] != damage.tensor:
             yield tensor
         elif damage.becomes is not None:
             yield tensor[0], *damage.becomes
-
-
-def _write(path: Path, tensors: Iterable[Tensor], metadata: Mapping[str, str] | None) -> None:
-    write_with_hole(path, *header(tensors, metadata))
 
 
 def _write_json(path: Path, content: object) -> None:

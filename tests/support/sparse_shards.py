@@ -14,7 +14,11 @@ from typing import Any, TypeAlias
 #: Name, dtype and shape in elements.
 Tensor: TypeAlias = tuple[str, str, tuple[int, ...]]
 
-_BYTES: Mapping[str, int] = {"U8": 1, "F8_E4M3": 1, "BF16": 2, "F16": 2, "F32": 4, "I64": 8}
+_BYTES: Mapping[str, int] = {"U8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "BF16": 2, "F16": 2, "F32": 4, "I64": 8}
+
+#: The library's own order of these dtypes.
+_ORDER = ("U8", "F8_E5M2", "F8_E4M3", "F16", "BF16", "F32", "I64")
+PYTORCH: Mapping[str, str] = {"format": "pt"}
 
 
 def size_in_bytes(tensor: Tensor) -> int:
@@ -56,9 +60,9 @@ def split(tensors: Sequence[Tensor], count: int) -> Iterator[list[Tensor]]:
     yield part
 
 
-def header(tensors: Iterable[Tensor], metadata: Mapping[str, str] | None = None) -> tuple[bytes, int]:
+def header(tensors: Iterable[Tensor], metadata: Mapping[str, str] | None = PYTORCH) -> tuple[bytes, int]:
     """Return the length and the header, padded to a multiple of 8 as the library does, and the size of the payload."""
-    entries: dict[str, Any] = {"__metadata__": {"format": "pt"} if metadata is None else dict(metadata)}
+    entries: dict[str, Any] = {} if metadata is None else {"__metadata__": dict(metadata)}
     position = 0
     for tensor in tensors:
         name, dtype, shape = tensor
@@ -68,6 +72,11 @@ def header(tensors: Iterable[Tensor], metadata: Mapping[str, str] | None = None)
     text = json.dumps(entries, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text, position
+
+
+def as_serialized(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """Return the tensors in the order in which the library writes them: the widest dtypes first, then by name."""
+    return sorted(tensors, key=lambda tensor: (-_ORDER.index(tensor[1]), tensor[0]))
 
 
 def write_with_hole(path: Path, header: bytes, payload: int) -> None:
