@@ -119,7 +119,7 @@ MINIMAX_M2 = Release(
     payload_bytes=230_121_630_720,
     # MiniMax-M2.7, which has the same configuration, is listed whole: 96,103 tensors of 228,703,644,928 elements. Its 125 shards are
     # numbered 0 to 124 of 130, and its index names no other; here they are 1 to 125 of 125.
-    published="47,864 units, F32 routers, the configuration; all names, dtypes and shapes of MiniMax-M2.7, which has the same configuration.",
+    published="47,864 units, F32 routers, the configuration; all names, dtypes and shapes of MiniMax-M2.7, configured alike.",
     derived="That MiniMax-M2 has the tensors of MiniMax-M2.7; the numbers of its 125 shards.",
     damage=Damage(
         "model.layers.40.block_sparse_moe.experts.255.w2.weight_scale_inv",
