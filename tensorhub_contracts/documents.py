@@ -33,7 +33,12 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 NonEmpty = Annotated[tuple[T, ...], msgspec.Meta(min_length=1)]
 
 #: Dimensions as a registry writes them; `shape_patterns.parse_dimension` judges them, with a message that names the contract.
-DimensionText = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": "^[a-z][a-z_]*(/[1-9][0-9]*)?$"})]
+DimensionText = Annotated[
+    str,
+    msgspec.Meta(
+        extra_json_schema={"pattern": r"^[a-z][a-z_]*(/[1-9][0-9]*)?(\^[1-9][0-9]*)?(\*[a-z][a-z_]*(/[1-9][0-9]*)?(\^[1-9][0-9]*)?)*$"}
+    ),
+]
 DimensionNumber = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 1})]
 
 

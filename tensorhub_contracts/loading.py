@@ -10,6 +10,7 @@ from typing import Any, Final
 import attrs
 
 from tensorhub_contracts.errors import Refusal, Violation
+from tensorhub_contracts.exact_arithmetic import exact_arithmetic
 from tensorhub_contracts.hub.demand import EVERY_COMPONENT, Demand
 from tensorhub_contracts.hub.satisfies import satisfies
 from tensorhub_contracts.hub.verdict import ComponentVerdict, RejectedLane
@@ -129,10 +130,11 @@ def _load_in(lane: str | None, inspection: Inspection, asked: _Asked, unsupporte
     (verdict,) = satisfies(inspection, derive_execution_lanes(), demand).components
     weights: dict[str, Any] = {}
     computed: dict[str, list[str]] = {}
-    for name, tensor, compute_path in run_decoder(inspection, verdict, dtype=asked.dtype, resident=asked.resident, device=asked.device):
-        weights[name] = tensor
-        for path in _paths(compute_path):
-            computed.setdefault(path, []).append(name)
+    with exact_arithmetic():  # a decoder of any plugin, and the threads that it starts
+        for name, tensor, compute_path in run_decoder(inspection, verdict, dtype=asked.dtype, resident=asked.resident, device=asked.device):
+            weights[name] = tensor
+            for path in _paths(compute_path):
+                computed.setdefault(path, []).append(name)
     return LoadedWeights(weights, _report(inspection, verdict, weights, computed, asked, unsupported))
 
 

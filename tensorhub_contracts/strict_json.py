@@ -90,7 +90,13 @@ def _is_deep(text: bytes) -> bool:
 
 def is_text(value: str) -> bool:
     """Whether a string can be written as UTF-8: a lone surrogate, which JSON can spell, cannot."""
-    return not any("\ud800" <= character <= "\udfff" for character in value)
+    if value.isascii():
+        return True
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def brief(value: Any, *, most: int = 80) -> str:

@@ -11,7 +11,7 @@ from typing import Final
 ROOT: Final = Path(__file__).parent.parent
 
 LIGHT: Final = (
-    "tests/registry", "tests/layouts", "tests/containers", "tests/attacks", "tests/commands", "tests/reports", "tests/satisfies",
+    "tests/registry", "tests/layouts", "tests/inspecting", "tests/containers", "tests/attacks", "tests/commands", "tests/reports", "tests/satisfies",
     "tests/goldens", "tests/architecture",
 )  # fmt: skip  # a list
 
@@ -19,6 +19,7 @@ LIGHT: Final = (
 LEFT_OUT: Final = {
     "tests/plugins": "installs distributions for minutes, and in test_life_of_a_plugin.py into each other Python anyway",
     "tests/decoders": "decodes with torch",
+    "tests/resident": "multiplies with torch",
     "tests/producing": "quantizes with torch",
     "tests/models": "loads models of transformers",
     "tests/kernels": "compares kernels with torch",

@@ -33,12 +33,16 @@ def decode_units(
     """
     require_contract(inspection, contract)
     out_dtype = lane_dtype(lane, dtype)
+    from tensorhub_decoders.exact_torch import exact_torch  # torch, which not every caller of this module needs
+
     with TensorReader(inspection) as reader:
         for name in stored_names(inspection):
             roles = inspection.unit_tensors.get(name)
             if roles is not None:
                 unit = {role: reader.read(tensor) for role, tensor in roles.items()}
-                yield DecodedTensor(name, dequantize(unit, out_dtype), compute_path)
+                with exact_torch():
+                    decoded = dequantize(unit, out_dtype)
+                yield DecodedTensor(name, decoded, compute_path)
             elif name not in inspection.sidecars:
                 yield DecodedTensor(name, reader.read(name), "")
 

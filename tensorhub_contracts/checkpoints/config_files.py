@@ -14,7 +14,7 @@ from tensorhub_contracts.readable import Readable
 from tensorhub_contracts.strict_json import Duplicates, JsonFault, brief, parse_json
 
 #: Where a declaration may stand; contracts name it by this word.
-DeclarationKind = Literal["quantization_config", "hf_quant_config", "params", "other"]
+DeclarationKind = Literal["quantization_config", "hf_quant_config", "params", "header_metadata", "other"]
 
 #: The keys that declare a layout, by file, with the kind of source that contracts know them by. In `config.json` they count
 #: at any depth: a model's text, vision or language part has a configuration of its own. `other` declares no contract, and is a
@@ -150,7 +150,7 @@ class _Place(Readable):
 def _places(file: str, content: Mapping[str, Any]) -> Iterator[_Place]:
     """Yield each place of a file that declares something: a key that says `null`, `false` or nothing at all does not."""
     if file in _WHOLE_FILES:
-        yield _Place(file, (), "other", content, tuple(_repeated(content)))
+        yield _Place(file, (), "other", content, tuple(repeated_keys(content)))
         return
     pending: list[tuple[Mapping[str, Any], tuple[str, ...]]] = [(content, ())]
     while pending:
@@ -161,7 +161,7 @@ def _places(file: str, content: Mapping[str, Any]) -> Iterator[_Place]:
             repeated = (key,) if key in twice else ()
             if kind is not None and (repeated or _declares(kind, value)):
                 declared = value if _declares(kind, value) else None
-                yield _Place(file, (*steps, key), kind, declared, (*repeated, *_repeated(value)))
+                yield _Place(file, (*steps, key), kind, declared, (*repeated, *repeated_keys(value)))
             elif kind is None and file == "config.json" and isinstance(value, dict) and len(steps) < _DEPTH:
                 if repeated and key.endswith("config"):  # the one that is not kept may have declared something
                     yield _Place(file, (*steps, key, "quantization_config"), "quantization_config", None, repeated)
@@ -174,8 +174,8 @@ def _declares(kind: DeclarationKind, value: Any) -> bool:
     return any(each not in (None, False) for each in value.values()) if isinstance(value, dict) else value not in (None, False, "", [])
 
 
-def _repeated(content: Any) -> Iterator[str]:
-    """Yield the keys that stand twice anywhere in what is declared."""
+def repeated_keys(content: Any) -> Iterator[str]:
+    """Yield the keys that stand more than once in an object, anywhere inside parsed JSON."""
     pending = [content]
     while pending:
         each = pending.pop()

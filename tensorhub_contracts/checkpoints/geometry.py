@@ -90,6 +90,11 @@ class Geometries(dict[tuple[Dtype, tuple[int, ...]], Geometry]):
         return made
 
 
+def are_sizes(value: object) -> bool:
+    """Whether a value is a list of whole numbers from 0 to 2^64 - 1; looked at as a whole: a shape may have millions."""
+    return type(value) is list and set(map(type, value)) <= {int} and (not value or (min(value) >= 0 and max(value) < _LIMIT))
+
+
 def write_shape(shape: tuple[int, ...] | list[int]) -> str:
     """Write a shape for people and reports: `[576, 7168]`, `[]` for a scalar; of one that has very many dimensions the first."""
     if len(shape) > MOST_DIMENSIONS:

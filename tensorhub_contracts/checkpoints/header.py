@@ -22,6 +22,7 @@ from tensorhub_contracts.checkpoints.files import open_regular, recognize, unrea
 from tensorhub_contracts.checkpoints.geometry import Geometries, Geometry, TensorEntry
 from tensorhub_contracts.checkpoints.paths import last_name
 from tensorhub_contracts.errors import Refusal, Violation
+from tensorhub_contracts.strict_json import is_text
 
 #: The bound of safetensors itself: a longer header is refused before anything is allocated.
 HEADER_LENGTH_LIMIT: Final = 100_000_000
@@ -112,23 +113,24 @@ def _read_path(path: str, name: str, limit: int) -> Header:
 
 def parse_header(raw: bytes, *, file_size: int, name: str) -> Header:
     """Parse the JSON of a header that was read from a file of `file_size` bytes; raise `Refusal` with what is wrong."""
-    parsed = _parse_fast(raw, file_size - 8 - len(raw))
-    if parsed is None:
+    decoded = _decode_fast(raw)
+    geometries = _geometries_of(decoded[0].values()) if decoded is not None else []
+    if decoded is None or not _tiles(decoded[0].values(), geometries, file_size - 8 - len(raw)):
         from tensorhub_contracts.checkpoints.header_diagnosis import diagnose_header  # only for files that the fast path declines
 
-        tensors, metadata = diagnose_header(raw, file_size=file_size, name=name)
-        parsed = tensors, _geometries_of(tensors.values()), metadata
-    tensors, geometries, metadata = parsed
+        decoded = diagnose_header(raw, file_size=file_size, name=name, decoded=decoded)
+        geometries = _geometries_of(decoded[0].values())
+    tensors, metadata = decoded
     return Header(file_size, len(raw), tensors, geometries, metadata, raw)
 
 
-def _parse_fast(raw: bytes, payload_size: int) -> tuple[dict[str, TensorEntry], list[Geometry], dict[str, str]] | None:
-    """Return entries, their geometries and metadata if the header is certainly right, else None. Never refuses, so it never explains.
+def _decode_fast(raw: bytes) -> tuple[dict[str, TensorEntry], dict[str, str]] | None:
+    """Return entries and metadata if the text is certainly right, else None. Never refuses, so it never explains.
 
-    Without a backslash in the text, each key brings a colon. The decoder keeps the last of repeated keys and demands
-    three fields an entry: with exactly four colons for each name that is left, none was repeated at either level.
+    Each key of the text brings a colon, and so may a text. The decoder keeps the last of repeated keys and demands three
+    fields an entry: with exactly four colons for each name that is left, none was repeated at either level.
     """
-    if raw[:1] != b"{" or b"\\" in raw or (b"-" in raw and b"-0" in raw):  # -0 is no size, and the decoder takes it for 0
+    if raw[:1] != b"{" or (b"-" in raw and b"-0" in raw):  # -0 is no size, and the decoder takes it for 0
         return None
     metadata: dict[str, str] = {}
     body = raw
@@ -141,16 +143,26 @@ def _parse_fast(raw: bytes, payload_size: int) -> tuple[dict[str, TensorEntry], 
             if raw[end : end + 2] == b',"':
                 body = b"".join((b"{", memoryview(raw)[end + 1 :]))
             elif raw[end:].strip(b" ") == b"}":
-                return ({}, [], metadata) if payload_size == 0 else None
+                return ({}, metadata) if b"\\" not in raw else None
             else:
                 return None
         tensors = _entries.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
-    if "__metadata__" in tensors or body.count(b":") != 4 * len(tensors):  # a name and three fields each
+    if "__metadata__" in tensors or not _all_once(body, tensors) or (b"\\" in raw and not _spelled(raw, metadata, tensors)):
         return None
-    geometries = _geometries_of(tensors.values())
-    return (tensors, geometries, metadata) if _tiles(tensors.values(), geometries, payload_size) else None
+    return tensors, metadata
+
+
+def _all_once(body: bytes, tensors: Mapping[str, TensorEntry]) -> bool:
+    """Whether the text has one colon for each name and each of three fields, beside those that are part of a name."""
+    colons = body.count(b":") - 4 * len(tensors)
+    return colons == 0 or (colons > 0 and b"\\" not in body and colons == sum(name.count(":") for name in tensors))
+
+
+def _spelled(raw: bytes, metadata: Mapping[str, str], tensors: Mapping[str, TensorEntry]) -> bool:
+    """Whether what escapes stand for is text: in names alone, where it can be counted on."""
+    return not metadata and is_text("".join(tensors))
 
 
 _geometries = Geometries()

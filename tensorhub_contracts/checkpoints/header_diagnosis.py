@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from tensorhub_contracts.checkpoints.files import recognize
-from tensorhub_contracts.checkpoints.geometry import BITS, Dtype, TensorEntry, byte_length, write_shape
+from tensorhub_contracts.checkpoints.geometry import BITS, Dtype, TensorEntry, are_sizes, byte_length, write_shape
 from tensorhub_contracts.checkpoints.json_members import LONGEST_VALUE, LongValueError, Members
 from tensorhub_contracts.checkpoints.paths import last_name
 from tensorhub_contracts.errors import MOST_CHARACTERS, MOST_VIOLATIONS, Refusal, Violation, shown
@@ -20,9 +20,15 @@ _REWRITE = "Write the file again with the safetensors library, or download it ag
 _DOWNLOAD = "Download the file again and compare its size with the one that its source states."
 
 
-def diagnose_header(raw: bytes, *, file_size: int, name: str) -> tuple[dict[str, TensorEntry], dict[str, str]]:
-    """Return entries and metadata of a header, or raise `Refusal` with every violation of the file."""
-    return _Diagnosis(raw, file_size, name).run()
+Decoded = tuple[dict[str, TensorEntry], dict[str, str]]
+
+
+def diagnose_header(raw: bytes, *, file_size: int, name: str, decoded: Decoded | None = None) -> Decoded:
+    """Return entries and metadata of a header, or raise `Refusal` with every violation of the file.
+
+    `decoded` is what its text was found to say, if that is certain: then where the tensors lie is judged alone.
+    """
+    return _Diagnosis(raw, file_size, name).run(decoded)
 
 
 class _EnoughError(Exception):
@@ -30,7 +36,7 @@ class _EnoughError(Exception):
 
 
 class _Diagnosis:
-    """One file's header under examination; `violations` collects what is wrong."""
+    """One file's header, and what is wrong with it."""
 
     def __init__(self, raw: bytes, file_size: int, name: str) -> None:
         self.raw = raw
@@ -38,7 +44,7 @@ class _Diagnosis:
         self.payload_size = file_size - 8 - len(raw)
         self.name = name
         self.violations: list[Violation] = []
-        #: How often something was wrong, also with an entry that a later one of its name replaced.
+        #: How often something was wrong, also with entries that were replaced.
         self.refused = 0
         self.repeated: dict[str, None] = {}
         self.repetitions = 0
@@ -52,10 +58,13 @@ class _Diagnosis:
             Violation(code=code, object=obj or "(empty name)", expected=expected, found=found, remedy=remedy, shard=self.name)
         )
 
-    def run(self) -> tuple[dict[str, TensorEntry], dict[str, str]]:
+    def run(self, decoded: Decoded | None) -> Decoded:
         entries: dict[str, TensorEntry] = {}
         metadata: dict[str, str] = {}
-        if self.raw[:1] != b"{":
+        if decoded is not None and all(are_sizes([*entry.shape, *entry.data_offsets]) for entry in decoded[0].values()):
+            entries, metadata = decoded
+            self._places(entries)
+        elif self.raw[:1] != b"{":
             kind = recognize(self.raw[:64])
             found = f"{bytes(self.raw[:8])!r}" + (f": {kind}" if kind else "")
             self.refuse("header-json", self.name, "a JSON object that begins with '{'", found)
@@ -68,8 +77,8 @@ class _Diagnosis:
             except JsonFault as fault:  # nothing that was read before it says what the rest would have said
                 self.violations, self.refused = [], 0
                 self.refuse("header-json", self.name, "strict UTF-8 JSON", str(fault))
-            except LongValueError as long:
-                self._stopped(f"a value of more than {LONGEST_VALUE:,} characters at character {long.position:,}")
+            except LongValueError as e:
+                self._stopped(f"a value of more than {LONGEST_VALUE:,} characters at character {e.position:,}")
             except _EnoughError:
                 self._stopped("more than these")
         if self.violations:
@@ -77,7 +86,7 @@ class _Diagnosis:
         return entries, metadata
 
     def _members(self, members: Members, entries: dict[str, TensorEntry]) -> dict[str, str]:
-        """Judge the entries one after the other into `entries`, and return the metadata: of a repeated name, the last counts."""
+        """Judge the entries into `entries`, and return the metadata: of a repeated name, the last counts."""
         metadata: dict[str, str] = {}
         names: set[str] = set()
         faults: dict[str, list[Violation]] = {}
@@ -100,7 +109,7 @@ class _Diagnosis:
         return metadata
 
     def _repeats(self, name: str) -> None:
-        """Note a repeated name, which is named once; each repetition counts towards what is enough."""
+        """Note a repeated name; each repetition counts towards what is enough."""
         self.repeated.setdefault(name)
         self.repetitions += 1
         if self.repetitions >= MOST_VIOLATIONS:
@@ -114,7 +123,7 @@ class _Diagnosis:
         self.repeated.clear()
 
     def _stopped(self, found: str) -> None:
-        """Say that the rest of the header was not read; the list of violations may be full."""
+        """Say that the rest of the header was not read."""
         expected = f"at most {MOST_VIOLATIONS:,} violations, and values that belong in a header"
         found += "; the rest of the header was not read"
         self._name_repeated()
@@ -123,7 +132,7 @@ class _Diagnosis:
         )
 
     def _fields(self, members: Members) -> Any:
-        """Read the value of an entry; an object that is very long is walked over, in case a shape has very many dimensions."""
+        """Read the value of an entry; a long object is walked over: a shape may have very many dimensions."""
         try:
             return members.value()
         except LongValueError:
@@ -195,9 +204,9 @@ class _Diagnosis:
         dtype, shape, offsets = (value.get(key) for key in _FIELDS)
         if "dtype" in value and (type(dtype) is not str or dtype not in BITS):
             self.refuse("dtype-unknown", name, "a dtype of safetensors 0.8, in capitals", _kind(dtype))
-        if "shape" in value and not _sizes(shape):
+        if "shape" in value and not are_sizes(shape):
             self.refuse("header-entry", name, "a shape of whole numbers from 0 to 2^64 - 1", _kind(shape))
-        if "data_offsets" in value and not (_sizes(offsets) and len(offsets) == 2):
+        if "data_offsets" in value and not (are_sizes(offsets) and len(offsets) == 2):
             self.refuse("header-entry", name, "two offsets, whole numbers from 0 to 2^64 - 1", _kind(offsets))
         if len(self.violations) > before:
             return None
@@ -210,14 +219,24 @@ class _Diagnosis:
             self.refuse("offsets-size", name, "an end that is not before the begin", f"[{begin}, {end}]")
             return False
         length = byte_length(entry.dtype, entry.shape)
+        if end - begin == length:
+            return True
         geometry = f"{entry.dtype} {write_shape(entry.shape)}"
         if length is None:
             self.refuse("shape-overflow", name, "a size in whole bytes that fits in 64 bits", geometry)
-            return False
-        if end - begin != length:
+        else:
             self.refuse("offsets-size", name, f"{length:,} bytes for {geometry}", f"{end - begin:,} bytes at [{begin}, {end}]")
-            return False
-        return True
+        return False
+
+    def _places(self, entries: dict[str, TensorEntry]) -> None:
+        """Judge where tensors lie whose entries are well formed."""
+        try:
+            for name, entry in entries.items():
+                self._span(name, entry)
+            if not self.violations:
+                self._offsets(entries)
+        except _EnoughError:
+            self._stopped("more than these")
 
     def _offsets(self, entries: dict[str, TensorEntry]) -> None:
         """The tensors, in the order of their offsets, fill the payload from its first byte to its last."""
@@ -241,13 +260,8 @@ class _Diagnosis:
             self.refuse("file-trailing-bytes", self.name, f"{needed:,} bytes", found, _DOWNLOAD)
 
 
-def _sizes(value: Any) -> bool:
-    """Whether a value is a list of sizes; whole columns are looked at, since a shape may have millions of dimensions."""
-    return type(value) is list and set(map(type, value)) <= {int} and (not value or (min(value) >= 0 and max(value) < 2**64))
-
-
 def _kind(value: Any) -> str:
-    """Write a value in 80 characters at most, without writing out more of it than that."""
+    """Write a value in 80 characters at most."""
     if value is None:
         return "null"
     return "an object" if isinstance(value, dict) else brief(value)

@@ -18,7 +18,7 @@ from tensorhub_contracts.strict_json import JsonFault, decode_text, strict_decod
 #: A value of more characters is only read if it is a text or a list of whole numbers: nothing else that belongs in a header is longer.
 LONGEST_VALUE: Final = 65_536
 
-_FIRST_LOOK: Final = 4_096
+_FIRST_LOOK: Final = 512
 _whole_numbers = msgspec.json.Decoder(list[int])
 
 
@@ -71,7 +71,7 @@ class Members:
 
     def value(self) -> Any:
         """Read the value and step over it; raise `LongValueError` where it is too long, and stay."""
-        for room in (_FIRST_LOOK, LONGEST_VALUE):
+        for room in (_FIRST_LOOK, 8_192, LONGEST_VALUE):
             piece = self.text[self.position : self.position + room]
             whole = self.position + room >= len(self.text)
             try:

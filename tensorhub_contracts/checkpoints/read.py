@@ -12,6 +12,7 @@ from tensorhub_contracts.checkpoints.config_files import DeclarationSource, decl
 from tensorhub_contracts.checkpoints.files import exists_or_dangles, folder_unreadable
 from tensorhub_contracts.checkpoints.geometry import Geometry
 from tensorhub_contracts.checkpoints.header import Header, Source, read_header
+from tensorhub_contracts.checkpoints.header_metadata import declared_in_headers
 from tensorhub_contracts.checkpoints.paths import folder_of, last_name, mode_of, plain_path
 from tensorhub_contracts.checkpoints.pipeline import component_folder
 from tensorhub_contracts.checkpoints.shard_index import NUMBERED, disagreements
@@ -137,6 +138,10 @@ def _assemble(
     elif len(headers) == len(shard_set.shards) and not shard_set.missing:  # else what the unread shards hold is unknown
         twice = _held_twice(headers) if len(headers) > 1 else {}
         shard_of, disagreeing = _settle(headers, twice, shard_set)
+    try:
+        declarations = (*declarations, *declared_in_headers(headers))
+    except Refusal as refusal:
+        violations = [*violations, *refusal.violations]
     if violations or disagreeing:
         raise Refusal([*violations, *disagreeing], unlisted=unlisted)
     return Checkpoint(

@@ -10,7 +10,7 @@ import attrs
 from tensorhub_contracts.checkpoints.geometry import Geometry, byte_length
 from tensorhub_contracts.errors import Violation
 from tensorhub_contracts.inspection.candidates import Candidates
-from tensorhub_contracts.inspection.unit_matching import UnitLayout
+from tensorhub_contracts.inspection.units.unit_matching import UnitLayout
 from tensorhub_contracts.inspection.unquantized import names_of_other_dtypes
 from tensorhub_contracts.readable import Readable
 from tensorhub_contracts.registry.contract import Contract
@@ -56,12 +56,17 @@ def account_of(candidates: Candidates, contract: Contract, violations: Iterable[
     for geometry, names in groups.quantized.items():
         sound = isinstance(judged.get(geometry), UnitLayout)
         faulty = sum(name in refused for name in names) if sound else len(names)
-        sidecars = sum(byte_length(each.dtype, each.shape) or 0 for each in geometry.sidecars)
+        own = [each for each in geometry.sidecars if not each.name.startswith("{module}")]  # a shared one is counted once, below
+        sidecars = sum(byte_length(each.dtype, each.shape) or 0 for each in own)
         weight = byte_length(geometry.dtype, geometry.shape) or 0
         counts["weight"].add(len(names) - faulty, weight)
-        counts["sidecar"].add(len(names) - faulty, sidecars, len(geometry.sidecars))
-        counts["refused"].add(faulty, weight + sidecars, 1 + len(geometry.sidecars))
-    loose: tuple[tuple[TensorKind, Mapping[str, Geometry]], ...] = (("unquantized", groups.unquantized), ("bookkeeping", groups.other))
+        counts["sidecar"].add(len(names) - faulty, sidecars, len(own))
+        counts["refused"].add(faulty, weight + sidecars, 1 + len(own))
+    loose: tuple[tuple[TensorKind, Mapping[str, Geometry]], ...] = (
+        ("unquantized", groups.unquantized),
+        ("bookkeeping", {**groups.other, **groups.markers}),
+        ("sidecar", {name: tensors[name] for name in groups.shared}),
+    )
     for kind, group in loose:
         for name, each in group.items():
             counts["refused" if name in refused else kind].add(1, each.byte_length or 0)

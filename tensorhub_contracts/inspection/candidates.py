@@ -9,11 +9,12 @@ import attrs
 
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
 from tensorhub_contracts.checkpoints.geometry import write_shape
-from tensorhub_contracts.inspection.declarations import DeclaredContracts, declared_contracts
-from tensorhub_contracts.inspection.grouping import TensorGroups, UnitGeometry
-from tensorhub_contracts.inspection.scale_shapes import describe_grid
+from tensorhub_contracts.inspection.declared.declarations import DeclaredContracts, declared_contracts
 from tensorhub_contracts.inspection.unexplained.bookkeeping import unexplained
-from tensorhub_contracts.inspection.unit_matching import Finding, UnitJudge, UnitLayout
+from tensorhub_contracts.inspection.units.scale_shapes import describe_grid
+from tensorhub_contracts.inspection.units.tensor_groups import TensorGroups, UnitGeometry
+from tensorhub_contracts.inspection.units.unit_matching import Finding, UnitJudge, UnitLayout
+from tensorhub_contracts.inspection.whole_tree import fits_as_a_whole, has_required_forms
 from tensorhub_contracts.readable import Readable
 from tensorhub_contracts.registry.registry import Registry
 
@@ -61,9 +62,22 @@ class Candidates(Readable):
         return self.known[handle]
 
     def matches_all(self, handle: str) -> bool:
+        """Whether every unit is in a contract, with no sidecar left over, and the whole is as the contract says."""
+        return self.matches_units(handle) and fits_as_a_whole(self.groups, self.registry.contracts[handle], self.forms(handle))
+
+    def matches_units(self, handle: str) -> bool:
         """Whether every unit is in a contract, with no sidecar left over."""
         judged = self.judged(handle)
         return bool(judged) and not self.groups.orphans and all(isinstance(each, UnitLayout) for each in judged.values())
+
+    def forms(self, handle: str) -> set[str]:
+        """Return the forms of a contract that units are in."""
+        return {each.form for each in self.judged(handle).values() if isinstance(each, UnitLayout)}
+
+    def _may_be(self, handle: str) -> bool:
+        """Whether what looks like a contract may be in it: a missing scale is a fault there, and units have the forms that it requires."""
+        contract = self.registry.contracts[handle]
+        return not contract.whole_tree and has_required_forms(contract, self.forms(handle))
 
     @cached_property
     def matching_contracts(self) -> tuple[str, ...]:
@@ -77,11 +91,8 @@ class Candidates(Readable):
 
     def contracts_of(self, geometry: UnitGeometry) -> list[str]:
         """Return the contracts that units of a geometry are in, but for one in which a missing scale is no fault."""
-        contracts = self.registry.contracts
         return [
-            handle
-            for handle in self.quantized_contracts
-            if not contracts[handle].whole_tree and isinstance(self.judged(handle)[geometry], UnitLayout)
+            handle for handle in self.quantized_contracts if isinstance(self.judged(handle)[geometry], UnitLayout) and self._may_be(handle)
         ]
 
     @cached_property
@@ -89,8 +100,7 @@ class Candidates(Readable):
         """The contracts that all units are in, whatever is declared, or else those that some are in, most units first."""
         if self.matching_contracts:
             return self.matching_contracts
-        contracts = self.registry.contracts
-        counts = {handle: self.matched(handle) for handle in self.quantized_contracts if not contracts[handle].whole_tree}
+        counts = {handle: self.matched(handle) for handle in self.quantized_contracts if self._may_be(handle)}
         return tuple(handle for handle, count in sorted(counts.items(), key=lambda item: -item[1]) if count)
 
     def look_like(self) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from tensorhub_contracts.inspection.candidates import Candidates
-from tensorhub_contracts.inspection.undeclared import stands_undeclared
-from tensorhub_contracts.inspection.unit_matching import Finding, UnitLayout
+from tensorhub_contracts.inspection.declared.undeclared import stands_undeclared
+from tensorhub_contracts.inspection.units.unit_matching import Finding, UnitLayout
 from tensorhub_contracts.inspection.unquantized import count_of_other_dtypes
 from tensorhub_contracts.registry.contract import Contract
 
@@ -20,11 +20,13 @@ _WEIGHTS: Final = {
     "scale-rank": 40,
     "scale-grid": 40,
     "scale-grid-transposed": 40,
+    "scale-shared": 60,
 }
 _WEIGHT_OF_OTHERS: Final = 10
 
-#: The same for a declaration: none at all, one of another layout of the same method, one of another method.
-_UNDECLARED, _SAME_METHOD, _OTHER_METHOD = 30, 45, 60
+#: The same for a declaration: none at all, for a contract that bytes alone may prove and for another; one of another layout of the
+#: same method, one of another method.
+_UNPROVED, _UNDECLARED, _SAME_METHOD, _OTHER_METHOD = 20, 30, 45, 60
 
 
 def choose_contract(candidates: Candidates) -> Contract:
@@ -38,13 +40,18 @@ def choose_contract(candidates: Candidates) -> Contract:
         meant = [contracts[handle] for handle in contracts if handle in declared.handles]
         plain = [contract for contract in contracts.values() if not contract.quantized]
         return meant[0] if meant else min(plain, key=lambda contract: count_of_other_dtypes(candidates.groups, contract))
-    for handle in candidates.quantized_contracts:
-        agreed = handle in declared.handles if declared.by_source else stands_undeclared(candidates, contracts[handle])
-        if agreed and candidates.matches_all(handle):
-            return contracts[handle]
+    agreed = [
+        handle
+        for handle in candidates.quantized_contracts
+        if (handle in declared.handles if declared.by_source else stands_undeclared(candidates, contracts[handle]))
+    ]
+    for matches in (candidates.matches_all, candidates.matches_units):
+        found = next(filter(matches, agreed), None)
+        if found is not None:
+            return contracts[found]
     named = [handle for handle in contracts if handle in declared.handles]
     if any(candidates.matched(handle) for handle in named):
-        return contracts[max(named, key=candidates.matched)]
+        return contracts[min(named, key=lambda handle: (-candidates.matched(handle), _distance(candidates, handle)))]
     others = [handle for handle, each in contracts.items() if each.quantized and not each.whole_tree]
     return contracts[min(others, key=lambda handle: _distance(candidates, handle))]
 
@@ -61,16 +68,25 @@ def _distance(candidates: Candidates, handle: str) -> tuple[int, int]:
 
 
 def _weight(candidates: Candidates, finding: Finding) -> int:
-    """Return how much a finding says; an activation's scale that is missing says less than what scales the weight."""
-    if finding.code == "scale-missing" and candidates.judge.role(finding.sidecar) == "activation-scale":
+    """Return how much a finding says.
+
+    An activation's scale that is missing says less than what scales the weight, and a producer's note as much as a name.
+    """
+    role = candidates.judge.role(finding.sidecar) if finding.sidecar else ""
+    if finding.code == "scale-missing" and role == "activation-scale":
         return _WEIGHT_OF_OTHERS
+    if finding.code == "sidecar-forbidden" and role == "producer-note":
+        return _WEIGHTS["scale-name-foreign"]
     return _WEIGHTS.get(finding.code, _WEIGHT_OF_OTHERS)
 
 
 def _declaration_distance(candidates: Candidates, handle: str) -> int:
     declared = candidates.declared
     if not declared.by_source:
-        return 0 if stands_undeclared(candidates, candidates.registry.contracts[handle]) else _UNDECLARED
+        contract = candidates.registry.contracts[handle]
+        if stands_undeclared(candidates, contract):
+            return 0
+        return _UNPROVED if contract.when_undeclared == "if-unique" else _UNDECLARED
     if handle in declared.handles:
         return 0
     return _SAME_METHOD if handle in declared.addressed else _OTHER_METHOD

@@ -36,6 +36,8 @@ def part_of(inspection: Inspection, names: Iterable[str]) -> Inspection:
             quantized=_grouped(groups.geometry_of, asked),
             unquantized={name: groups.unquantized[name] for name in held if name in groups.unquantized},
             other={name: groups.other[name] for name in held if name in groups.other},
+            markers={},
+            shared={name: weights for name, weights in groups.shared.items() if name in held},
         ),
     )
 

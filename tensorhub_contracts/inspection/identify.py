@@ -5,15 +5,15 @@ from __future__ import annotations
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
 from tensorhub_contracts.inspection.candidates import Candidates, gather_candidates
 from tensorhub_contracts.inspection.choice import choose_contract
-from tensorhub_contracts.inspection.declarations import declaration_violations
-from tensorhub_contracts.inspection.exclusions import ExclusionReport, check_exclusions
-from tensorhub_contracts.inspection.grouping import TensorGroups
+from tensorhub_contracts.inspection.declared.declarations import declaration_violations
+from tensorhub_contracts.inspection.declared.exclusions import ExclusionReport, check_exclusions
+from tensorhub_contracts.inspection.declared.undeclared import undeclared_violations
 from tensorhub_contracts.inspection.notes import not_provable, proved
 from tensorhub_contracts.inspection.result import Inspection
 from tensorhub_contracts.inspection.tree_violations import contract_violations, empty_violations, layout_violations
-from tensorhub_contracts.inspection.undeclared import undeclared_violations
 from tensorhub_contracts.inspection.unexplained.undescribed import undescribed_violations
-from tensorhub_contracts.inspection.unit_matching import UnitLayout
+from tensorhub_contracts.inspection.units.tensor_groups import TensorGroups
+from tensorhub_contracts.inspection.units.unit_matching import UnitLayout
 from tensorhub_contracts.inspection.unquantized import unquantized_violations
 from tensorhub_contracts.inspection.wanted import unquantized_instead
 from tensorhub_contracts.registry.contract import Contract

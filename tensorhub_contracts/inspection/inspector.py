@@ -10,13 +10,14 @@ from typing import Any
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
 from tensorhub_contracts.checkpoints.config_files import declared_in
 from tensorhub_contracts.checkpoints.header import Header, Source
+from tensorhub_contracts.checkpoints.header_metadata import declared_in_headers
 from tensorhub_contracts.checkpoints.read import Progress, read_checkpoint
 from tensorhub_contracts.checkpoints.stored_bytes import tensor_bytes
 from tensorhub_contracts.errors import Refusal
-from tensorhub_contracts.inspection.grouping import Grouping, group_tensors
 from tensorhub_contracts.inspection.identify import identify
 from tensorhub_contracts.inspection.result import Inspection
 from tensorhub_contracts.inspection.unexplained.stored_values import judge_values
+from tensorhub_contracts.inspection.units.grouping import Grouping, group_tensors
 from tensorhub_contracts.plugins.installed import installed_registry
 from tensorhub_contracts.registry.registry import Registry, resolve
 
@@ -84,7 +85,7 @@ def inspect_planned(
         component=component,
         headers=headers,
         shard_of=shard_of,
-        declarations=declared_in(config),
+        declarations=(*declared_in(config), *declared_in_headers(headers)),
         config=config,
         index_name=index_name,
         extra_files=(),

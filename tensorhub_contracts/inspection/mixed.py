@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from tensorhub_contracts.errors import Violation
 from tensorhub_contracts.inspection.candidates import Candidates
-from tensorhub_contracts.inspection.declaration_words import describe_declaration
-from tensorhub_contracts.inspection.grouping import UnitGeometry
+from tensorhub_contracts.inspection.declared.declaration_words import describe_declaration
 from tensorhub_contracts.inspection.prefixes import prefix_of
+from tensorhub_contracts.inspection.units.tensor_groups import UnitGeometry
 from tensorhub_contracts.registry.contract import Contract
 
 #: A unit, coarsely: how its weight is stored, and the names of its scales.

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from tensorhub_contracts.checkpoints.geometry import WIDE_FLOAT
 from tensorhub_contracts.inspection.candidates import Candidates
-from tensorhub_contracts.inspection.exclusions import ExclusionReport
-from tensorhub_contracts.inspection.unit_matching import UnitLayout
+from tensorhub_contracts.inspection.declared.exclusions import ExclusionReport
+from tensorhub_contracts.inspection.units.unit_matching import UnitLayout
 from tensorhub_contracts.inspection.unquantized import matrix_dtypes
 from tensorhub_contracts.registry.contract import NOT_PROVABLE, Contract
 
@@ -27,7 +27,8 @@ def proved(candidates: Candidates, contract: Contract, units: int) -> Iterator[s
     if contract.whole_tree:
         yield f"units: {_count(units, 'F8 tensor')}, and no scale anywhere"
     else:
-        yield f"units: {_count(units, 'weight')}, each with the sidecars of {contract.handle}, every sidecar used exactly once"
+        shared = "".join(f"; {len(weights):,} share {name}" for name, weights in candidates.groups.shared.items())
+        yield f"units: {_count(units, 'weight')}, each with the sidecars of {contract.handle}, every sidecar used exactly once{shared}"
     if contract.block:
         yield f"grids: every scale grid has the shape that blocks of {contract.block[0]} x {contract.block[1]} ask for"
     for source in checkpoint.declarations:

@@ -12,10 +12,10 @@ from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
 from tensorhub_contracts.errors import Refusal, Violation, is_unjudged
 from tensorhub_contracts.inspection.account import Account, account_of
 from tensorhub_contracts.inspection.candidates import Candidates
-from tensorhub_contracts.inspection.exclusions import ExclusionReport
-from tensorhub_contracts.inspection.grouping import TensorGroups
+from tensorhub_contracts.inspection.declared.exclusions import ExclusionReport
 from tensorhub_contracts.inspection.notes import notes
-from tensorhub_contracts.inspection.unit_matching import UnitLayout
+from tensorhub_contracts.inspection.units.tensor_groups import TensorGroups
+from tensorhub_contracts.inspection.units.unit_matching import UnitLayout
 from tensorhub_contracts.readable import Readable
 from tensorhub_contracts.registry.contract import Contract
 
@@ -117,9 +117,7 @@ class Inspection(Readable):
         """
         if self.facts is None or self.checkpoint is None:
             return {}
-        form = next(form for form in self.facts.form if form.name == unit.layout.form)
-        stem = unit.name.removesuffix(form.primary.suffix)
-        names = {role: stem + tensor.suffix for role, tensor in form.tensors.items()}
+        names = next(form for form in self.facts.form if form.name == unit.layout.form).names(unit.name)
         return {role: name for role, name in names.items() if name in self.checkpoint.shard_of}
 
     @cached_property
@@ -129,8 +127,9 @@ class Inspection(Readable):
 
     @cached_property
     def sidecars(self) -> frozenset[str]:
-        """The tensors that belong to a unit and are not its weight."""
-        return frozenset(name for unit, roles in self.unit_tensors.items() for name in roles.values() if name != unit)
+        """The tensors that belong to units and are not their weights, and those that mark the checkpoint."""
+        markers = self.groups.markers if self.groups is not None else ()
+        return frozenset(name for unit, roles in self.unit_tensors.items() for name in roles.values() if name != unit).union(markers)
 
     @property
     def codes(self) -> tuple[str, ...]:

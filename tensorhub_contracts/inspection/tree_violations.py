@@ -6,16 +6,18 @@ from collections.abc import Iterator
 
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
 from tensorhub_contracts.errors import Violation
-from tensorhub_contracts.inspection.cache_scales import cache_violations
 from tensorhub_contracts.inspection.candidates import Candidates
-from tensorhub_contracts.inspection.declared_block import block_contradictions, declared_block
-from tensorhub_contracts.inspection.grouping import TensorGroups
+from tensorhub_contracts.inspection.declared.declared_block import block_contradictions, declared_block
+from tensorhub_contracts.inspection.declared.declared_modules import module_violations
+from tensorhub_contracts.inspection.declared.undeclared import indistinguishable, stands_undeclared
 from tensorhub_contracts.inspection.mixed import mixed_violations
-from tensorhub_contracts.inspection.undeclared import indistinguishable, stands_undeclared
 from tensorhub_contracts.inspection.unexplained.undescribed import unexplained_violations
 from tensorhub_contracts.inspection.unexplained.unknown_scales import unknown_scale_violations
-from tensorhub_contracts.inspection.unit_violations import orphan_violations, packed_violations, unit_violations
+from tensorhub_contracts.inspection.units.cache_scales import cache_violations
+from tensorhub_contracts.inspection.units.tensor_groups import TensorGroups
+from tensorhub_contracts.inspection.units.unit_violations import orphan_violations, packed_violations, unit_violations
 from tensorhub_contracts.inspection.wanted import another_instead
+from tensorhub_contracts.inspection.whole_tree import form_violations, marker_violations, numbering_violations
 from tensorhub_contracts.registry.contract import Contract
 
 
@@ -55,6 +57,11 @@ def layout_violations(candidates: Candidates, contract: Contract) -> Iterator[Vi
     expected = f"a tensor that {contract.handle} describes, or bookkeeping: masks, counters, tables of positions"
     yield from (each for each in unexplained_violations(candidates, expected) if each.object not in packed)
     yield from cache_violations(candidates)
+    checkpoint, groups = candidates.checkpoint, candidates.groups
+    yield from marker_violations(checkpoint, groups, contract, candidates.registry)
+    yield from numbering_violations(checkpoint, groups)
+    yield from form_violations(checkpoint, contract, candidates.forms(contract.handle))
+    yield from module_violations(candidates, contract)
 
 
 def contract_violations(candidates: Candidates, contract: Contract, wanted: Contract | None, *, refused: bool) -> Iterator[Violation]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
 from tensorhub_contracts.checkpoints.geometry import Geometry, write_shape
 from tensorhub_contracts.errors import Violation
-from tensorhub_contracts.inspection.grouping import TensorGroups
+from tensorhub_contracts.inspection.units.tensor_groups import TensorGroups
 from tensorhub_contracts.registry.contract import Contract
 
 

@@ -94,7 +94,7 @@ def contract_decoders_of(decoder: Any) -> tuple[DecoderDeclaration, ...]:
     """Return what a function, a method or all methods of a class declare, in the order in which it is written."""
     if inspect.isclass(decoder):
         methods = (_function(inspect.getattr_static(decoder, name)) for name in _written_names(decoder))
-        return tuple(dict.fromkeys(each for method in methods if method is not None for each in contract_decoders_of(method)))
+        return tuple(dict.fromkeys(each for method in methods for each in contract_decoders_of(method)))
     function = _function(decoder)
     return vars(function).get(_ATTRIBUTE, ()) if function is not None else ()
 

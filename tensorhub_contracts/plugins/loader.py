@@ -63,7 +63,7 @@ def load_entry_point(record: EntryPointRecord, group: str) -> Outcome[Any]:
     if record.shipped and (shadow := shadowing(record)):
         return Outcome(fault=shadow)
     entry_point = importlib.metadata.EntryPoint(record.name, record.value, group)
-    return isolated(entry_point.load, title=record.title, trusted=record.shipped)
+    return isolated(lambda: entry_point.load(), title=record.title, trusted=record.shipped)
 
 
 def _ask(plugin: Any, record: EntryPointRecord) -> tuple[tuple[RegisteredDecoder, ...], OwnedContracts | None]:

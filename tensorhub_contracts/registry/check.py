@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from tensorhub_contracts.checkpoints.geometry import BITS, ELEMENTS
 from tensorhub_contracts.errors import Refusal
-from tensorhub_contracts.registry.contract import NOT_PROVABLE, Contract, Form, LaneBody, RegistryFile, Requirement
+from tensorhub_contracts.registry.contract import NOT_PROVABLE, Contract, Form, LaneBody, Marker, RegistryFile, Requirement
 from tensorhub_contracts.registry.names import parse_handle, parse_lane
 from tensorhub_contracts.registry.shape_patterns import parse_shape
 from tensorhub_contracts.registry.sidecar_names import SidecarNames
@@ -74,6 +74,17 @@ def contract_faults(
             yield f"floors.{body}: not a body of the lane table"
         elif contract.element not in lanes[body].elements:
             yield f"floors.{body}: its weights are {' or '.join(lanes[body].elements)}, and the element is {contract.element}"
+    yield from _rule_faults(contract)
+    for place, marker in enumerate(contract.marker):
+        yield from (f"marker[{place}].{fault}" for fault in _marker_faults(marker, sidecar_names))
+    for form in contract.form:
+        yield from (f"form.{form.name}.{fault}" for fault in _form_faults(form, sidecar_names))
+    for place, each in enumerate(contract.declares):
+        yield from (f"declares[{place}].{fault}" for requirement in each.require for fault in _requirement_faults(requirement))
+
+
+def _rule_faults(contract: Contract) -> Iterator[str]:
+    """Yield what is wrong with the rules for tensors that nothing scales, and for checkpoints that declare nothing."""
     for dtype in (*contract.unquantized.matrix_dtypes, *contract.unquantized.vector_dtypes):
         if dtype not in BITS:
             yield f"unquantized: {dtype} is not a dtype"
@@ -81,10 +92,14 @@ def contract_faults(
         yield "unquantized.mixed: at least two matrix_dtypes"
     if contract.when_undeclared == "never" and not contract.declares:
         yield "undeclared: never, and nothing declares it: no checkpoint could be in it"
-    for form in contract.form:
-        yield from (f"form.{form.name}.{fault}" for fault in _form_faults(form, sidecar_names))
-    for place, each in enumerate(contract.declares):
-        yield from (f"declares[{place}].{fault}" for requirement in each.require for fault in _requirement_faults(requirement))
+
+
+def _marker_faults(marker: Marker, sidecar_names: SidecarNames) -> Iterator[str]:
+    if not marker.name or "." in marker.name or marker.name in ("weight", "bias") or sidecar_names[marker.name] is not None:
+        yield "name: a whole segment, and the name of no other tensor"
+    yield from (f"dtypes: {dtype} is not a dtype" for dtype in marker.dtypes if dtype not in BITS)
+    if not marker.dtypes or not marker.shapes or any(size < 0 for shape in marker.shapes for size in shape):
+        yield "dtypes and shapes: at least one each, and no size below 0"
 
 
 def _lane_faults(lanes: tuple[LaneBody, ...]) -> Iterator[str]:
@@ -113,11 +128,20 @@ def _form_faults(form: Form, sidecar_names: SidecarNames) -> Iterator[str]:
     if form.primary.suffix and sidecar_names.of_suffix(form.primary.suffix):
         yield f"tensors.weight.name: a [[sidecar]] says that {form.primary.suffix!r} is a sidecar"
     for role, tensor in form.tensors.items():
-        if not tensor.name.startswith(("{module}", "{param}")) or tensor.name.count("{") != 1 or tensor.name.count("}") != 1:
-            yield f"tensors.{role}.name: begins with {{module}} or {{param}} and holds no other placeholder"
+        name = tensor.name.replace("{number}", "", 1) if role == "weight" else tensor.name
+        if not name.startswith(("{module}", "{param}")) or name.count("{") != 1 or (form.numbered and not name.startswith("{module}.")):
+            yield f"tensors.{role}.name: begins with {{module}} or {{param}} and holds no other placeholder, but {{number}} of a weight"
         yield from (f"tensors.{role}.dtypes: {dtype} is not a dtype" for dtype in tensor.dtypes if dtype not in BITS)
         yield from (f"tensors.{role}.shapes: {fault}" for shape in tensor.shapes if (fault := _shape_fault(shape)))
-        if role != "weight" and sidecar_names.relative_to(form.primary.suffix, tensor.suffix) is None:
+        if role == "weight":
+            bound = (dimension.binds for pattern in tensor.shapes if not _shape_fault(pattern) for dimension in parse_shape(pattern))
+            if not all(bound):
+                yield "tensors.weight.shapes: a size that is rounded up or multiplied binds no symbol"
+        elif form.numbered:
+            sidecar = sidecar_names.of_suffix(tensor.suffix)
+            if sidecar is None or sidecar.suffix != tensor.suffix:
+                yield f"tensors.{role}.name: no [[sidecar]] is called {tensor.suffix!r}"
+        elif sidecar_names.relative_to(form.primary.suffix, tensor.suffix) is None:
             yield f"tensors.{role}.name: no [[sidecar]] describes {tensor.suffix!r} beside {form.primary.suffix!r}"
 
 
@@ -130,8 +154,8 @@ def _shape_fault(shape: tuple[str | int, ...]) -> str:
 
 
 def _requirement_faults(requirement: Requirement) -> Iterator[str]:
-    stated = (requirement.equals is not None) + bool(requirement.any_of) + requirement.null
+    stated = (requirement.equals is not None) + bool(requirement.any_of) + requirement.null + bool(requirement.keys)
     if stated != 1:
-        yield f"{requirement.key}: states exactly one of equals, any_of and null"
+        yield f"{requirement.key}: states exactly one of equals, any_of, null and keys"
     if requirement.optional and requirement.absent:
         yield f"{requirement.key}: optional says more than absent: one of them"

@@ -52,35 +52,63 @@ class Form(Readable):
 
     name: str
     tensors: dict[str, TensorFacts]
+    #: Whether a checkpoint in the contract has at least one unit of the form.
+    required: bool = False
 
     @property
     def primary(self) -> TensorFacts:
         """The tensor that the sidecars belong to; its dimensions bind the symbols."""
         return self.tensors["weight"]
 
+    @property
+    def numbered(self) -> bool:
+        """Whether the weights of a module are numbered from 0 (`{module}.shard_{number}.weight`), and share the module's sidecars."""
+        return "{number}" in self.primary.name
+
+    def names(self, weight: str) -> dict[str, str]:
+        """Return the names of the tensors by role, whether they are there or not, for a unit with this weight."""
+        before, numbered, after = self.primary.suffix.partition("{number}")
+        stem = weight.removesuffix(after).rpartition(before)[0] if numbered else weight.removesuffix(before)
+        return {role: weight if role == "weight" else stem + tensor.suffix for role, tensor in self.tensors.items()}
+
+
+@attrs.frozen(repr=False)
+class Marker(Readable):
+    """A tensor that says how a checkpoint is stored and is no part of the model; its name is a whole last segment."""
+
+    name: str
+    dtypes: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+
 
 @attrs.frozen(repr=False)
 class Requirement(Readable):
     """One key that a declaration must hold. Dots step into objects and `*` stands for every member of one.
 
-    Exactly one of `equals`, `any_of` and `null` states the value. A requirement that is `optional` is met by absence and by
-    null, one that may be `absent` by absence alone: where the key has one documented default, and null none.
+    Exactly one of `equals`, `any_of`, `null` and `keys` states the value; `keys` are all that an object may hold. A requirement
+    that is `optional` is met by absence and by null, one that may be `absent` by absence alone: where the key has one
+    documented default, and null none.
     """
 
     key: str
     equals: DeclaredValue | None = None
     any_of: tuple[str, ...] = ()
     null: bool = False
+    keys: tuple[str, ...] = ()
     optional: bool = False
     absent: bool = False
 
 
 @attrs.frozen(repr=False)
 class Declares(Readable):
-    """What one kind of configuration source must say for a checkpoint to declare the contract."""
+    """What one kind of configuration source must say for a checkpoint to declare the contract.
+
+    `modules` is the key of an object that has a member for each unit's module, and no other.
+    """
 
     source: DeclarationKind
     require: tuple[Requirement, ...]
+    modules: str = ""
 
 
 @attrs.frozen(repr=False)
@@ -116,6 +144,7 @@ class Contract(Readable):
     unquantized: UnquantizedRule = UnquantizedRule()
     floors: dict[str, Floor] = attrs.field(factory=dict)
     form: tuple[Form, ...] = ()
+    marker: tuple[Marker, ...] = ()
     declares: tuple[Declares, ...] = ()
     undeclared: Undeclared | None = None
 
@@ -259,4 +288,6 @@ NOT_PROVABLE: Final = {
     "no-scale-was-removed": "that no scale was lost: in this contract the absence of scales is the identity",
     "nibble-order": "which of two packed elements lies in the low nibble",
     "swizzle": "the order of the swizzled scales",
+    "note-content": "what the notes beside the weights say: a note is bytes of the payload, and may name another format",
+    "last-number": "whether numbered weights are missing after the last one that is there",
 }

@@ -33,11 +33,15 @@ def normative_facts(contract: Contract) -> dict[str, Any]:
         "declares": sorted(
             (
                 {"source": each.source, "require": sorted(map(_requirement_facts, each.require), key=canonical_json)}
+                | ({"modules": each.modules} if each.modules else {})
                 for each in contract.declares
             ),
             key=canonical_json,
         ),
     }
+    if contract.marker:
+        markers = ({"name": each.name, "dtypes": sorted(each.dtypes), "shapes": sorted(map(list, each.shapes))} for each in contract.marker)
+        facts["markers"] = sorted(markers, key=canonical_json)
     if contract.unquantized.mixed:
         facts["dense"]["mixed"] = True
     if contract.block is not None:
@@ -54,7 +58,10 @@ def normative_facts(contract: Contract) -> dict[str, Any]:
 
 
 def _form_facts(form: Form) -> dict[str, Any]:
-    return {"tensors": {role: _tensor_facts(tensor) for role, tensor in form.tensors.items()}}
+    facts: dict[str, Any] = {"tensors": {role: _tensor_facts(tensor) for role, tensor in form.tensors.items()}}
+    if form.required:
+        facts["required"] = True
+    return facts
 
 
 def _tensor_facts(tensor: TensorFacts) -> dict[str, Any]:
@@ -75,6 +82,8 @@ def _requirement_facts(requirement: Requirement) -> dict[str, Any]:
         facts["equals"] = list(equals) if isinstance(equals, tuple) else equals
     if requirement.any_of:
         facts["any_of"] = sorted(requirement.any_of)
+    if requirement.keys:
+        facts["keys"] = sorted(requirement.keys)
     if requirement.null:
         facts["null"] = True
     if requirement.optional:

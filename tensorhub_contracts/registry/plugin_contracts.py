@@ -119,6 +119,8 @@ def _faults(content: OwnedContractsFile, registry: Registry) -> Iterator[str]:
             yield f"{path}.handle: the producer of this file is {content.producer!r}"
         if contract.decoder == "shipped":
             yield f"{path}.decoder: only the framework ships decoders; leave it out, and provide yours with the hook"
+        if contract.marker:
+            yield f"{path}.marker: only the shipped registry names markers, since each is refused in every other contract"
         if not contract.floors:
             yield f"{path}.floors: a floor for each lane body that a decoder may serve, 'none' where it runs anywhere"
     if not re.fullmatch(SEGMENT, content.producer):

@@ -61,7 +61,7 @@ class Registry(Readable):
     @cached_property
     def sidecar_names(self) -> SidecarNames:
         """Which tensor is a sidecar, and of what, by the last segment of its name."""
-        return SidecarNames(self.sidecars, self.payloads, self.owned_sidecars)
+        return SidecarNames(self.sidecars, self.payloads, self.contracts.values(), owned=self.owned_sidecars)
 
     @property
     def unavailable_note(self) -> str:

@@ -1,7 +1,8 @@
-"""Shapes as the registry writes them: symbols, ceiling divisions and numbers.
+"""Shapes as the registry writes them: symbols, ceiling divisions, paddings, products and numbers.
 
-`"out"` binds or compares a dimension, `"in/128"` is ceil(in / 128), `16` is itself. The primary tensor of a form binds
-its symbols; there `"in/2"` binds `in` to twice the dimension, because one stored byte holds two elements.
+`"out"` binds or compares a dimension, `"in/128"` is ceil(in / 128), `"in/16^4"` is that rounded up to a multiple of 4,
+`"out^128*in/16^4"` is a product of two such sizes, `16` is itself. The primary tensor of a form binds its symbols; there
+`"in/2"` binds `in` to twice the dimension, because one stored byte holds two elements.
 """
 
 from __future__ import annotations
@@ -14,31 +15,54 @@ import attrs
 
 from tensorhub_contracts.readable import Readable
 
-_DIMENSION = re.compile(r"([a-z][a-z_]*)(?:/([1-9][0-9]*))?\Z")
+_SIZE = re.compile(r"([a-z][a-z_]*)(?:/([1-9][0-9]*))?(?:\^([1-9][0-9]*))?\Z")
 
 
 @attrs.frozen(repr=False)
 class Dimension(Readable):
-    """One dimension of a shape: a symbol divided by `divisor` and rounded up, or a fixed number (symbol is empty)."""
+    """One dimension of a shape: a symbol divided by `divisor` and rounded up, or a fixed number (symbol is empty).
+
+    The quotient is rounded up to a multiple of `multiple`, and multiplied with what `times` stands for.
+    """
 
     symbol: str
     divisor: int
     number: int
+    multiple: int = 1
+    times: Dimension | None = None
+
+    @property
+    def binds(self) -> bool:
+        """Whether a size tells what the symbol stands for: not if it was rounded or multiplied."""
+        return self.multiple == 1 and self.times is None
+
+    def size(self, symbols: Mapping[str, int]) -> int | None:
+        """Return how large the dimension is, or None if a symbol stands for nothing."""
+        if not self.symbol:
+            return self.number
+        if self.symbol not in symbols:
+            return None
+        size = -(-symbols[self.symbol] // self.divisor)
+        size = -(-size // self.multiple) * self.multiple
+        other = self.times.size(symbols) if self.times is not None else 1
+        return None if other is None else size * other
 
     def __str__(self) -> str:
         if not self.symbol:
             return str(self.number)
-        return self.symbol if self.divisor == 1 else f"{self.symbol}/{self.divisor}"
+        text = self.symbol + (f"/{self.divisor}" if self.divisor > 1 else "") + (f"^{self.multiple}" if self.multiple > 1 else "")
+        return text if self.times is None else f"{text}*{self.times}"
 
 
 def parse_dimension(text: str | int) -> Dimension:
-    """Read one dimension; raise ValueError if it is neither a symbol, a division nor a positive number."""
+    """Read one dimension; raise ValueError if it is neither made of symbols as the registry writes them nor a positive number."""
     if type(text) is int and text > 0:
         return Dimension("", 1, text)
-    matched = _DIMENSION.match(text) if type(text) is str else None
+    first, product, rest = text.partition("*") if type(text) is str else ("", "", "")
+    matched = _SIZE.match(first)
     if matched is None:
-        raise ValueError(f"a dimension is a symbol, symbol/number or a positive number, not {text!r}")
-    return Dimension(matched[1], int(matched[2] or 1), 0)
+        raise ValueError(f"a dimension is a symbol, symbol/number, either ^number, a product of these or a positive number, not {text!r}")
+    return Dimension(matched[1], int(matched[2] or 1), 0, int(matched[3] or 1), parse_dimension(rest) if product else None)
 
 
 @functools.cache
@@ -73,12 +97,8 @@ def expand(pattern: tuple[Dimension, ...], symbols: Mapping[str, int], found: tu
     """
     shape = []
     for place, dimension in enumerate(pattern):
-        if not dimension.symbol:
-            shape.append(dimension.number)
-        elif dimension.symbol in symbols:
-            shape.append(-(-symbols[dimension.symbol] // dimension.divisor))
-        else:
-            shape.append(found[place] if place < len(found) else 1)
+        size = dimension.size(symbols)
+        shape.append(size if size is not None else max(found[place], 1) if place < len(found) else 1)
     return tuple(shape)
 
 

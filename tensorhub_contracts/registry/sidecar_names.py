@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from tensorhub_contracts.registry.contract import Payload, SidecarName
+from collections.abc import Iterable
+
+import attrs
+
+from tensorhub_contracts.readable import Readable
+from tensorhub_contracts.registry.contract import Contract, Payload, SidecarName
+
+
+@attrs.frozen(repr=False, cache_hash=True)
+class SharedName(Readable):
+    """A sidecar of a module that numbered weights share: `{module}` and `suffix`; a weight is `{module}`, `before`, number, `after`."""
+
+    suffix: str
+    before: str
+    after: str
 
 
 class SidecarNames(dict[str, "SidecarName | None"]):
@@ -13,8 +27,18 @@ class SidecarNames(dict[str, "SidecarName | None"]):
     them, so that a name means what it means where no plugin is installed, and `owned_meaning` has theirs.
     """
 
-    def __init__(self, sidecars: tuple[SidecarName, ...], payloads: tuple[Payload, ...], owned: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        sidecars: tuple[SidecarName, ...],
+        payloads: tuple[Payload, ...],
+        contracts: Iterable[Contract] = (),
+        *,
+        owned: frozenset[str] = frozenset(),
+    ) -> None:
         super().__init__()
+        contracts = tuple(contracts)
+        self.markers = frozenset(marker.name for contract in contracts for marker in contract.marker)
+        self.shared = _shared_names(contracts)
         self.sidecars = sorted(sidecars, key=lambda sidecar: -len(sidecar.suffix))
         self.owned = tuple(sidecar for sidecar in self.sidecars if sidecar.suffix in owned)
         self._shipped = tuple(sidecar for sidecar in self.sidecars if sidecar.suffix not in owned)
@@ -67,6 +91,17 @@ def _first(segment: str, sidecars: tuple[SidecarName, ...]) -> SidecarName | Non
     """Return the first sidecar whose suffix a segment ends in."""
     dotted = "." + segment
     return next((sidecar for sidecar in sidecars if ends_in(dotted, sidecar.suffix)), None)
+
+
+def _shared_names(contracts: Iterable[Contract]) -> dict[str, tuple[SharedName, ...]]:
+    """Return what numbered weights share, by the sidecar's suffix."""
+    found: dict[str, dict[SharedName, None]] = {}
+    for form in (form for contract in contracts for form in contract.form if "weight" in form.tensors and form.numbered):
+        before, _, after = form.primary.suffix.partition("{number}")
+        for role, tensor in form.tensors.items():
+            if role != "weight":
+                found.setdefault(tensor.suffix, {})[SharedName(tensor.suffix, before, after)] = None
+    return {suffix: tuple(names) for suffix, names in found.items()}
 
 
 def ends_in(dotted: str, suffix: str) -> bool:

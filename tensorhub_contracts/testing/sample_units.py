@@ -6,7 +6,7 @@ import json
 import math
 import random
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -86,7 +86,8 @@ def write_tree(folder: Path, contract: Contract, tensors: Mapping[str, StoredTen
     for name, tensor in tensors.items():
         header[name] = {"dtype": tensor.dtype, "shape": list(tensor.shape), "data_offsets": [place, place + len(tensor.data)]}
         place += len(tensor.data)
-    text = json.dumps(header).encode()
+    declaring = declaring_metadata(contract, tensors)
+    text = json.dumps({"__metadata__": declaring, **header} if declaring else header).encode()
     payload = b"".join(tensor.data for tensor in tensors.values())
     (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + payload)
     for name, content in declaring_files(contract).items():
@@ -97,12 +98,12 @@ def write_tree(folder: Path, contract: Contract, tensors: Mapping[str, StoredTen
 def declaring_files(contract: Contract) -> dict[str, Any]:
     """Return the content of the configuration files that declare a contract, by their names."""
     files: dict[str, Any] = {"config.json": {"architectures": ["Sample"]}}
-    if not contract.declares:
+    if not contract.declares or contract.declares[0].source == "header_metadata":
         return files
     declared = contract.declares[0]
     content: dict[str, Any] = {}
     for requirement in declared.require:
-        if requirement.optional or requirement.absent:
+        if requirement.optional or requirement.absent or requirement.keys:
             continue
         *steps, last = requirement.key.split(".")
         inner = content
@@ -117,6 +118,19 @@ def declaring_files(contract: Contract) -> dict[str, Any]:
     return files
 
 
+def declaring_metadata(contract: Contract, names: Iterable[str]) -> dict[str, str]:
+    """Return the metadata of a header that declares a contract which a configuration file cannot, for tensors of these names."""
+    if not contract.declares or contract.declares[0].source != "header_metadata":
+        return {}
+    suffix = contract.form[0].primary.suffix
+    others = {tensor.suffix for form in contract.form for role, tensor in form.tensors.items() if role != "weight"}
+    listed = set(names)
+    modules = [name.removesuffix(suffix) for name in names if name.endswith(suffix)]
+    formats = [str(each.equals) for each in contract.declares[0].require if each.key == "layers.*.format"]
+    layers = {module: {"format": formats[0]} for module in modules if any(module + other in listed for other in others)}
+    return {"_quantization_metadata": json.dumps({"format_version": "1.0", "layers": layers})}
+
+
 def _unit(contract: Contract, form: Form, sizes: dict[str, int], choice: int, stem: str, chance: random.Random) -> SampleUnit | None:
     """Return a unit of a form, or None if a size cannot be one of the contract's or is too large for a sample."""
     sizes = {
@@ -127,7 +141,7 @@ def _unit(contract: Contract, form: Form, sizes: dict[str, int], choice: int, st
     symbols = bind(pattern, shape)
     if symbols is None or math.prod(shape) > _MOST_ELEMENTS:
         return None
-    names = {role: stem + tensor.suffix for role, tensor in form.tensors.items()}
+    names = form.names(stem + form.primary.suffix.replace("{number}", "0"))
     tensors = {}
     for role, tensor in form.tensors.items():
         side = expand(tensor.patterns[0], symbols, shape) if role != "weight" else shape

@@ -30,8 +30,6 @@ READERS = {
     "tensorhub_contracts/plugins/shipped_only.py": "metadata of installed distributions",
     "tensorhub_contracts/commands/__init__.py": "the null device, for a reader that has gone",
     "tensorhub_contracts/commands/ending.py": "the null device, for output that cannot be written",
-    "tensorhub_contracts/commands/lanes.py": "the record that --check names",
-    "tensorhub_contracts/commands/satisfies.py": "the documents that the user names",
     "decoders/tensorhub_decoders/reading.py": "payload of a proved checkpoint, whose header is compared with the proved one",
     "decoders/tensorhub_decoders/upcast/buffers.py": "no file: anonymous memory",
     "decoders/tensorhub_decoders/converting/shard_writing.py": "what it writes",

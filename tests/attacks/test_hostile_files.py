@@ -564,3 +564,14 @@ def test_a_scale_for_the_whole_tensor_is_called_that_whether_it_is_a_scalar_or_h
     rowwise = inspect(tmp_path, contract="cozy.fp8-rowwise@1")
     assert rowwise.contract is None
     assert {code for code, name in findings(rowwise) if name == "layer.weight_scale"} & {"scale-rank", "scale-grid"}
+
+
+@pytest.mark.parametrize("name", ["a\0b.safetensors", "a\udcff\ud800.safetensors"], ids=["nul", "surrogate"])
+def test_a_path_that_no_file_can_have_is_where_nothing_lies(tmp_path: Path, name: str) -> None:
+    violation = refused_alone("file-missing", read_header, f"{tmp_path}/{name}", name="the shard")
+    assert violation.found.startswith("a path that no file can have: ")
+
+
+@pytest.mark.parametrize("raw", [b'{"__metadata__":{"a":"b"', b'{"__metadata__":{', b'{"__metadata__":{"a":"b",'])
+def test_metadata_that_nothing_closes_is_refused(raw: bytes) -> None:
+    assert refused_alone("header-json", read_header, file_bytes(raw)).object

@@ -22,6 +22,7 @@ from tests.support.trees import (
     assert_named_without_decoder,
     assert_refused,
     bf16,
+    comfy_metadata,
     compressed_tensors_config,
     fp8_config,
     judge,
@@ -57,6 +58,7 @@ class Family:
     config: dict[str, Any] | None = None
     files: dict[str, Any] = field(default_factory=dict)
     units: int = 1
+    metadata: dict[str, str] = field(default_factory=dict)
 
 
 def neighbour(
@@ -283,6 +285,28 @@ BLOCK_FP8 = (
     ),
 )
 
+SHARED_TABLE = (
+    Family(
+        "qwen3.8-flash-next",
+        "qwen.fp8-blockwise-shared-table@1",
+        {
+            **unit("m.layers.0.up_proj", 576, 384, scale="BF16"),
+            **{f"m.ngram.shard_{number}.weight": weight(100, 160) for number in range(3)},
+            "m.ngram.weight_scale": ("BF16", ()),
+        },
+        (
+            neighbour(
+                "e5m2", Fault("weight-dtype", "m.ngram.shard_1.weight"), **{"m.ngram.shard_1.weight": weight(100, 160, dtype="F8_E5M2")}
+            ),
+            neighbour("gap", Fault("number-missing", "m.ngram.weight_scale", found="shard_1"), **{"m.ngram.shard_1.weight": None}),
+            neighbour("rank", Fault("scale-rank", "m.ngram.weight_scale", "[]", "[3]"), **{"m.ngram.weight_scale": ("BF16", (3,))}),
+            neighbour("static", declared("activation_scheme", expected="dynamic"), config=fp8_config(activation_scheme="static")),
+        ),
+        FP8,
+        units=4,
+    ),
+)
+
 BY_ROW = (
     Family(
         "cozy-rowwise",
@@ -469,6 +493,23 @@ BY_TENSOR = (
         ),
     ),
     Family(
+        "comfyui-noted",
+        "comfy.fp8-noted@1",
+        {"w.weight": weight(576, 384), "w.weight_scale": ("F32", ()), "w.comfy_quant": ("U8", (27,)), "w.input_scale": ("F32", ())},
+        (
+            neighbour("rank", Fault("scale-rank", "w.weight_scale", "[]", "[576, 1]"), w__weight_scale=("F32", (576, 1))),
+            neighbour("bf16-scale", Fault("scale-dtype", "w.weight_scale", "F32", "BF16"), w__weight_scale=("BF16", ())),
+            neighbour("int8", Fault("layout-undescribed", "w.weight", found="ComfyUI INT8"), w__weight=weight(576, 384, dtype="I8")),
+        ),
+    ),
+    Family(
+        "comfyui-declared",
+        "comfy.fp8-declared@1",
+        {"w.weight": weight(576, 384), "w.weight_scale": ("F32", ())},
+        (neighbour("rank", Fault("scale-rank", "w.weight_scale", "[]", "[1]"), w__weight_scale=("F32", (1,))),),
+        metadata=comfy_metadata("float8_e4m3fn", "w"),
+    ),
+    Family(
         "cozy-storage",
         "cozy.fp8-storage@1",
         {
@@ -596,6 +637,26 @@ NARROWER = (
         ),
     ),
     Family(
+        "comfyui-nvfp4",
+        "comfy.nvfp4-swizzled@1",
+        {"w.weight": weight(64, 128, dtype="U8"), "w.weight_scale": weight(128, 16), "w.weight_scale_2": ("F32", ())},
+        (
+            neighbour("transposed", Fault("scale-grid-transposed", "w.weight_scale", "[128, 16]"), w__weight_scale=weight(16, 128)),
+            neighbour("global", Fault("scale-dtype", "w.weight_scale_2", "F32", "BF16"), w__weight_scale_2=("BF16", ())),
+        ),
+    ),
+    Family(
+        "comfyui-nvfp4-noted",
+        "comfy.nvfp4-noted@1",
+        {
+            "w.weight": weight(64, 128, dtype="U8"),
+            "w.weight_scale": weight(128, 16),
+            "w.weight_scale_2": ("F32", ()),
+            "w.comfy_quant": ("U8", (19,)),
+        },
+        (neighbour("unpadded", Fault("scale-grid", "w.weight_scale", "[128, 16]", "[64, 16]"), w__weight_scale=weight(64, 16)),),
+    ),
+    Family(
         "bfl-nvfp4",
         "bfl.nvfp4-preswizzled@1",
         {
@@ -610,13 +671,13 @@ NARROWER = (
     ),
 )
 
-FAMILIES = (*PLAIN, *BLOCK_FP8, *BY_ROW, *BY_TENSOR, *NARROWER)
+FAMILIES = (*SHARED_TABLE, *PLAIN, *BLOCK_FP8, *BY_ROW, *BY_TENSOR, *NARROWER)
 SHIPPED = {handle for handle, contract in load_registry().contracts.items() if contract.decoder == "shipped"}
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_a_family_is_recognized(family: Family, tmp_path: Path) -> None:
-    inspection = judge(tmp_path, family.tensors, family.config, files=family.files)
+    inspection = judge(tmp_path, family.tensors, family.config, files=family.files, metadata=family.metadata)
     if family.contract in SHIPPED:
         assert_accepted(inspection, family.contract, family.units)
     else:
@@ -628,18 +689,18 @@ def test_a_family_is_recognized(family: Family, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_a_family_that_is_asked_for_by_name_gets_the_same_verdict(family: Family, tmp_path: Path) -> None:
-    asked = judge(tmp_path, family.tensors, family.config, files=family.files, contract=family.contract)
-    found = judge(tmp_path, family.tensors, family.config, files=family.files)
+    asked = judge(tmp_path, family.tensors, family.config, files=family.files, contract=family.contract, metadata=family.metadata)
+    found = judge(tmp_path, family.tensors, family.config, files=family.files, metadata=family.metadata)
     assert (asked.contract, asked.codes) == (found.contract, found.codes), why(asked)
 
 
 @pytest.mark.parametrize("family", [each for each in FAMILIES if len(each.tensors) > 1], ids=lambda family: family.name)
 def test_a_family_with_every_tensor_in_a_shard_of_its_own_gets_the_same_verdict(family: Family, tmp_path: Path) -> None:
     """A sidecar may lie before its weight or after it, in any shard; what it belongs to is decided by names alone."""
-    whole = judge(tmp_path, family.tensors, family.config, files=family.files)
+    whole = judge(tmp_path, family.tensors, family.config, files=family.files, metadata=family.metadata)
     for order in (1, -1):
         tensors = dict(list(family.tensors.items())[::order])
-        split = judge(tmp_path, tensors, family.config, files=family.files, shards=len(tensors))
+        split = judge(tmp_path, tensors, family.config, files=family.files, shards=len(tensors), metadata=family.metadata)
         assert (split.contract, split.codes, split.nearest, split.resembles) == (
             whole.contract,
             whole.codes,
@@ -655,7 +716,7 @@ def test_a_family_with_every_tensor_in_a_shard_of_its_own_gets_the_same_verdict(
 def test_a_neighbour_is_refused_and_what_changed_is_named(family: Family, case: Neighbour, tmp_path: Path) -> None:
     tensors = {name: entry for name, entry in (family.tensors | case.tensors).items() if entry is not None}
     config = family.config if case.config is None else case.config
-    inspection = judge(tmp_path, tensors, config, files=family.files if case.files is None else case.files)
+    inspection = judge(tmp_path, tensors, config, files=family.files if case.files is None else case.files, metadata=family.metadata)
     assert inspection.contract is None, f"accepted as {inspection.contract}"
     violations = {(each.code, TREE if each.object == inspection.path else each.object): each for each in inspection.violations}
     for fault in case.faults:

@@ -67,7 +67,7 @@ def test_b1_02_per_tensor_scale_and_static_activations_are_both_named(tmp_path: 
     inspection = judge(tmp_path, PER_TENSOR_STATIC)
     facts = (".weight_scale F32 []", "a scale for the whole tensor", ".input_scale F32 []")
     assert_refused(inspection, DECLARATION_MISSING, undeclared("compressed-tensors.fp8-tensor@1", *facts))
-    assert set(inspection.resembles) == {"compressed-tensors.fp8-tensor@1", "modelopt.fp8-tensor@1"}
+    assert set(inspection.resembles) == {"compressed-tensors.fp8-tensor@1", "modelopt.fp8-tensor@1", "comfy.fp8-declared@1"}
 
 
 def test_b1_02_the_same_tree_as_its_producer_declares_it(tmp_path: Path) -> None:
@@ -559,13 +559,13 @@ def test_b1_32_e5m2_is_refused_and_unknown_side_tensors_are_listed(tmp_path: Pat
 
 
 @pytest.mark.parametrize("tensors", [E5M2, unit("blocks.0.q", 256, 384)])
-def test_b1_32_a_producers_hint_in_the_metadata_changes_no_verdict(tensors: Tensors, tmp_path: Path) -> None:
-    plain = judge(tmp_path, tensors, FP8)
+def test_b1_32_a_producers_metadata_is_a_declaration_and_one_more_than_agree(tensors: Tensors, tmp_path: Path) -> None:
     folder = Path(judge(tmp_path, tensors, FP8).path)
     hint = '{"model.diffusion_model.blocks.0.q": {"format": "float8_e4m3fn", "scale": 1.0}}'
     write_sparse(folder / "model.safetensors", tensors, {"format": "pt", "_quantization_metadata": hint})
     hinted = inspect(folder)
-    assert (hinted.contract, hinted.violations) == (plain.contract, plain.violations)
+    assert hinted.contract is None
+    assert "declaration-conflict" in hinted.codes
 
 
 MTP_FP8: Tensors = {
@@ -594,7 +594,7 @@ def test_b1_34_block_fp8_experts_beside_4_bit_ones_are_a_mixed_tree(tmp_path: Pa
     assert f"mtp.layers: 1 x F8_E4M3 rank 2 with _scale_inv F32 rank 2 ({BLOCKWISE})" in mixed.found
     assert "model.layers: 1 x U8 rank 2 with" in mixed.found
     assert "(modelopt.nvfp4@1)" in mixed.found
-    assert set(inspection.resembles) == {BLOCKWISE, "modelopt.nvfp4@1"}
+    assert set(inspection.resembles) == {BLOCKWISE, "modelopt.nvfp4@1", "comfy.nvfp4-swizzled@1"}
     assert noted(inspection, "quantized_layers", "mtp.layers.0.mlp.experts")
 
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from tensorhub_contracts import read_contracts
 from tensorhub_contracts.checkpoints.geometry import Geometry
-from tensorhub_contracts.inspection.grouping import Grouping, TensorGroups
+from tensorhub_contracts.inspection.units.grouping import Grouping
+from tensorhub_contracts.inspection.units.tensor_groups import TensorGroups
 from tensorhub_contracts.registry.plugin_contracts import with_owned
 from tensorhub_contracts.registry.registry import load_registry
 from tensorhub_contracts.registry.sidecar_names import SidecarNames

@@ -17,9 +17,9 @@ from typing import Any
 import click
 import pytest
 import tensorhub_decoders.converting.shard_writing as shard_writing
-from tensorhub_decoders.converting.output_errors import OutputError
 from tensorhub_decoders.converting.resume import UnfinishedOutput
 
+from tensorhub_contracts.errors import OutputError
 from tests.support.cli import TENSORHUB, environment
 from tests.support.conversions import BLOCKWISE, ROWWISE, digests, done, interrupted_after, noise, refused, run, save
 

@@ -151,6 +151,12 @@ def test_a_structural_fault_is_refused_with_its_path(change: Callable[[Table], N
             id="no-placeholder",
         ),
         pytest.param(
+            lambda t: contract(t, BLOCKWISE)["form"][0]["tensors"]["weight"].update(name="{module}.we}ight"),
+            f"contract[1] ({BLOCKWISE}).form.matrix.tensors.weight.name",
+            "placeholder",
+            id="second-brace",
+        ),
+        pytest.param(
             lambda t: contract(t, BLOCKWISE)["declares"][0]["require"][0].pop("equals"),
             f"contract[1] ({BLOCKWISE}).declares[0].quant_method",
             "exactly one",

@@ -86,18 +86,19 @@ def write_checkpoint(
     index: bool = True,
     placement: Mapping[str, int] | None = None,
     base: str = "model",
+    metadata: Mapping[str, str] | None = None,
 ) -> Path:
     """Write a checkpoint of sparse shards and return `folder`, which is created where it is absent.
 
     `placement` maps a tensor to its shard, 1 to `shards`; a tensor that it does not name goes to the shards in turn. The index is
-    written when there is more than one shard and `index` is true; `config` becomes `config.json`.
+    written when there is more than one shard and `index` is true; `config` becomes `config.json`, `metadata` stands in every header.
     """
     folder.mkdir(parents=True, exist_ok=True)
     parts: list[dict[str, tuple[str, tuple[int, ...]]]] = [{} for _ in range(shards)]
     for position, (name, geometry) in enumerate(tensors.items()):
         parts[(placement or {}).get(name, position % shards + 1) - 1][name] = geometry
     for number, part in enumerate(parts, start=1):
-        write_sparse(folder / shard_name(number, shards, base), part, {"format": "pt"})
+        write_sparse(folder / shard_name(number, shards, base), part, {"format": "pt", **(metadata or {})})
     if shards > 1 and index:
         weight_map = {name: shard_name(number, shards, base) for number, part in enumerate(parts, start=1) for name in part}
         write_index(folder / f"{base}.safetensors.index.json", weight_map)

@@ -42,6 +42,12 @@ def compressed_tensors_config(strategy: str, group: str = "group_0", **weights: 
     return {"quantization_config": {"quant_method": "compressed-tensors", "config_groups": {group: {"weights": facts}}}}
 
 
+def comfy_metadata(layout: str, *modules: str, **keys: Any) -> dict[str, str]:
+    """Return the metadata of a header in which ComfyUI names each quantized module; `keys` stand beside the modules."""
+    layers = {module: {"format": layout} for module in modules}
+    return {"_quantization_metadata": json.dumps({"format_version": "1.0", "layers": layers, **keys})}
+
+
 def ceil_div(size: int, block: int) -> int:
     """Round up: written here once more, so that a fault in the product's own arithmetic cannot hide."""
     return -(-size // block)

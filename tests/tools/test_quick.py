@@ -21,7 +21,7 @@ def folders(changed: list[str]) -> list[str]:
 @pytest.mark.parametrize(
     ("changed", "chosen"),
     [
-        ("tensorhub_contracts/inspection/grouping.py", ["tests/layouts", "tests/registry", "tests/containers", "tests/reports"]),
+        ("tensorhub_contracts/inspection/units/grouping.py", ["tests/layouts", "tests/registry", "tests/containers", "tests/reports"]),
         ("tensorhub_contracts/hub/verdict.py", ["tests/goldens", "tests/satisfies"]),
         ("tensorhub_contracts/loading.py", ["tests/decoders"]),
         ("decoders/tensorhub_decoders/converting/plan.py", ["tests/producing"]),

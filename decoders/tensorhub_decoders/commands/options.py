@@ -14,11 +14,10 @@ from tensorhub_contracts.checkpoints.files import exists_or_dangles, known_folde
 from tensorhub_contracts.checkpoints.pipeline import weight_components
 from tensorhub_contracts.commands import EXIT_FAULT
 from tensorhub_contracts.commands.progress import progress_bar
-from tensorhub_contracts.errors import Refusal, Violation
+from tensorhub_contracts.errors import OutputError, Refusal, Violation
 from tensorhub_contracts.inspection.inspector import inspect
 from tensorhub_contracts.inspection.result import Inspection
 from tensorhub_contracts.reports.printable import printable
-from tensorhub_decoders.converting.output_errors import OutputError
 
 if TYPE_CHECKING:
     from tensorhub_decoders.converting.convert import ConversionResult

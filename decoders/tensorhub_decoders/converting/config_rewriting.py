@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from tensorhub_contracts.checkpoints.geometry import Geometry
-from tensorhub_contracts.inspection.declaration_words import MODULE_LISTS
+from tensorhub_contracts.inspection.declared.declaration_words import MODULE_LISTS
 from tensorhub_contracts.registry.contract import Contract
 
 #: The module list that this distribution writes.

@@ -23,6 +23,7 @@ from tensorhub_decoders.converting.output_errors import output_error
 from tensorhub_decoders.converting.plan import ConversionPlan, ShardPlan, Step
 from tensorhub_decoders.converting.resume import UnfinishedOutput, conversion_request, require_unchanged
 from tensorhub_decoders.converting.shard_writing import FilePlan, ShardFile, write_whole
+from tensorhub_decoders.exact_torch import exact_torch
 from tensorhub_decoders.reading import TensorReader
 
 #: Yields each of some steps of one shard with its tensors by role, in any order, and holds none of them afterwards.
@@ -78,7 +79,7 @@ def convert(
     assert checkpoint is not None  # a proved contract has one
     request = conversion_request(checkpoint, plan, options)
     try:
-        with UnfinishedOutput(destination, request) as output:
+        with exact_torch(), UnfinishedOutput(destination, request) as output:
             companions = companion_files(checkpoint, plan.others, plan.outdated)
             resumed = len(plan.shards)
             if not output.published:

@@ -79,7 +79,7 @@ def plan_decoding(source: Inspection, contract: str, *, allow_nan: bool) -> Deco
         return copied(checkpoint, name)
 
     config = undeclare(checkpoint.config) if checkpoint.declarations else None
-    declaring = (declaration.where.partition(":")[0] for declaration in checkpoint.declarations)
+    declaring = (each.where.partition(":")[0] for each in checkpoint.declarations if each.kind != "header_metadata")
     outdated = tuple(sorted({name for name in declaring if name != "config.json"}))
     plan = plan_conversion(source, contract, step_of, config, outdated)
     return Decoding(plan, verdict, stored, _reference(facts.reference_dequant), allow_nan)

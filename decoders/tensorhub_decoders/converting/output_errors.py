@@ -7,14 +7,10 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from tensorhub_contracts.errors import TensorhubError
+from tensorhub_contracts.errors import OutputError
 from tensorhub_decoders.converting.plan import ConversionPlan
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-class OutputError(TensorhubError):
-    """The operating system does not let the result be written (or the source be read). It is no fault of the checkpoint."""
 
 
 def output_error(error: OSError, plan: ConversionPlan, destination: Path) -> OutputError:

@@ -10,6 +10,7 @@ import attrs
 from tensorhub_contracts._version import __version__
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
 from tensorhub_contracts.checkpoints.header import parse_header
+from tensorhub_contracts.checkpoints.header_metadata import METADATA_KEY
 from tensorhub_contracts.checkpoints.shard_index import NUMBERED
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.inspection.inspector import inspect_planned
@@ -126,7 +127,8 @@ def plan_conversion(
         steps_in[shard] = tuple(step for step in steps if step is not None)
     shards = []
     for shard, name in _names_of({shard for shard, steps in steps_in.items() if steps}, tuple(steps_in)).items():
-        metadata = {**checkpoint.headers[shard].metadata, **_provenance(checkpoint, contract)}
+        kept = {key: text for key, text in checkpoint.headers[shard].metadata.items() if key != METADATA_KEY}
+        metadata = {**kept, **_provenance(checkpoint, contract)}
         written = [each for step in steps_in[shard] for each in step.written.values()]
         shards.append(ShardPlan(name, plan_file(written, metadata), steps_in[shard]))
     plan = ConversionPlan(contract, tuple(shards), _index_name(checkpoint, len(shards)), config, checkpoint.component, others, outdated)

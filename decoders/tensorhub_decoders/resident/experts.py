@@ -44,7 +44,7 @@ class ResidentExperts(ResidentModule):
         """What `print(model)` shows."""
         return f"{tuple(self.shape)}, fp8"
 
-    def _stored_names(self, prefix: str) -> Iterator[tuple[str, str, StoredWeight]]:
+    def state_names(self, prefix: str) -> Iterator[tuple[str, str, StoredWeight]]:
         holder = "".join(prefix.removesuffix(".").rpartition(".")[:2])
         for weight, scale, unit in self.stored_weights():
             yield holder + weight, holder + scale, unit

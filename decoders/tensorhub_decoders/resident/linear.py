@@ -41,7 +41,7 @@ class ResidentModule(torch.nn.Module):
         """What codes and scales take in memory."""
         return sum(unit.nbytes for _, _, unit in self.stored_weights())
 
-    def _stored_names(self, prefix: str) -> Iterator[tuple[str, str, StoredWeight]]:
+    def state_names(self, prefix: str) -> Iterator[tuple[str, str, StoredWeight]]:
         """Yield the names that a state dict has for weights and scales, and the units."""
         for weight, scale, unit in self.stored_weights():
             yield prefix + weight, prefix + scale, unit
@@ -57,7 +57,7 @@ class ResidentModule(torch.nn.Module):
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
-        for weight, scale, unit in self._stored_names(prefix):
+        for weight, scale, unit in self.state_names(prefix):
             destination[weight] = unit.weight
             destination[scale] = unit.scale
 
@@ -66,7 +66,7 @@ class ResidentModule(torch.nn.Module):
         errors: list[str] = rest[-1]
         missing: list[str] = rest[-3]
         units: list[StoredWeight] = []
-        for (weight, scale, unit), names in zip(self.stored_weights(), self._stored_names(prefix), strict=True):
+        for (weight, scale, unit), names in zip(self.stored_weights(), self.state_names(prefix), strict=True):
             found = []
             for own_name, name, held in ((weight, names[0], unit.weight), (scale, names[1], unit.scale)):
                 given = state_dict.pop(prefix + own_name, None)

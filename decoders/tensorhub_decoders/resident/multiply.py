@@ -14,6 +14,7 @@ from tensorhub_cuda.launch.operand_rules import require_operands
 from tensorhub_cuda.launch.torch_op import block_fp8_linear
 from torch.nn import functional
 
+from tensorhub_decoders.exact_torch import exact_torch
 from tensorhub_decoders.resident.stored_weight import BlockStoredWeight, MappedBlockWeight, RowStoredWeight, StoredWeight
 from tensorhub_decoders.upcast.buffers import scratch
 from tensorhub_decoders.upcast.cutting import BLOCK, strips
@@ -142,7 +143,8 @@ def block_fp8_linear_cpu(
     if compute != "w8a8":
         return project_on_cpu(x, (stored,), bias)
     wide_bias = None if bias is None else bias.to(torch.float32)
-    return project_on_cpu(_quantized(x), (stored,), wide_bias).to(x.dtype)
+    with exact_torch():
+        return project_on_cpu(_quantized(x), (stored,), wide_bias).to(x.dtype)
 
 
 def _quantized(x: torch.Tensor) -> torch.Tensor:

@@ -6,6 +6,7 @@ from typing import ClassVar, Self
 
 import torch
 
+from tensorhub_decoders.exact_torch import exact_torch
 from tensorhub_decoders.upcast.cutting import BLOCK
 from tensorhub_decoders.upcast.strips import (
     holds_nan,
@@ -150,8 +151,9 @@ def value_faults(weight: torch.Tensor, scale: torch.Tensor) -> list[str]:
     faults = []
     if weight.numel() and holds_nan(weight):  # two quick passes, and a slow one for bad weights
         faults.append(f"{int(((weight.view(torch.uint8) & 0x7F) == 0x7F).sum()):,} NaN codes")
-    wide = scale.to(torch.float32)
-    scales = int((~torch.isfinite(wide) | (wide < 0)).sum())
+    with exact_torch():  # elsewhere a subnormal number is not negative
+        wide = scale.to(torch.float32)
+        scales = int((~torch.isfinite(wide) | (wide < 0)).sum())
     if scales:
         faults.append(f"{scales:,} scales that are negative or not finite")
     return faults

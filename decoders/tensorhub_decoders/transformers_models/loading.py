@@ -5,6 +5,7 @@ The model's own quantizer is never asked: the configuration goes in without its 
 
 from __future__ import annotations
 
+import copy
 import fnmatch
 import os
 from collections.abc import Mapping, Sequence
@@ -15,9 +16,11 @@ import attrs
 
 from tensorhub_contracts import LoadReport, Refusal, Violation, load
 from tensorhub_decoders.devices import compute_capability
+from tensorhub_decoders.exact_torch import exact_torch
 from tensorhub_decoders.reading import torch_dtype
 from tensorhub_decoders.resident.linear import ResidentModule
 from tensorhub_decoders.transformers_models.placing import placeholders, put_resident_units
+from tensorhub_decoders.transformers_models.saving import save_as_loaded
 
 if TYPE_CHECKING:
     import torch
@@ -63,12 +66,19 @@ def load_model(
     loaded = load(path, component, dtype=dtype, resident=resident, contract=contract, lane=lane, device=device, sm=capability)
     folder = Path(path) / component if component else Path(path)
     folder = folder if folder.is_dir() else folder.parent
-    config = _undeclared_config(folder)
+    config, declared = _undeclared_config(folder)
     kind = model_class or _model_class(config, folder)
-    model, info = _built(kind, config, loaded.weights, torch_dtype(dtype))
+    with exact_torch():
+        model, info = _built(kind, config, loaded.weights, torch_dtype(dtype))
     allowed = {name for name in info["unexpected_keys"] if any(fnmatch.fnmatchcase(name, pattern) for pattern in unused)}
     _require_all_placed(info, allowed, loaded.report)
     put_resident_units(model, loaded.weights)
+    if any(isinstance(each, ResidentModule) for each in loaded.weights.values()):
+        parts = _parts(model.config)  # fewer than in the file, if the model is the text model of another
+        for place, declaration in enumerate(declared):
+            if declaration is not None:  # what the model holds is still in that layout
+                parts[min(place, len(parts) - 1)].quantization_config = declaration
+        save_as_loaded(model, loaded.report.contract)
     model.eval().requires_grad_(False).to(device)
     held = dict(model.state_dict())
     cast = {
@@ -101,16 +111,22 @@ def _built(kind: type[Any], config: Any, weights: Mapping[str, Any], dtype: torc
     return built
 
 
-def _undeclared_config(folder: Path) -> Any:
-    """Return the configuration of a model without what it declares of quantization."""
+def _undeclared_config(folder: Path) -> tuple[Any, list[Any]]:
+    """Return the configuration of a model without what it declares of quantization, and that, part by part."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when the library is imported: nothing here may ask a network
     from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(folder, local_files_only=True)
-    for part in (config, getattr(config, "text_config", None)):
-        if part is not None and getattr(part, "quantization_config", None) is not None:
+    declared = [copy.deepcopy(getattr(part, "quantization_config", None)) for part in _parts(config)]
+    for part, declaration in zip(_parts(config), declared, strict=True):
+        if declaration is not None:
             del part.quantization_config
-    return config
+    return config, declared
+
+
+def _parts(config: Any) -> list[Any]:
+    """Return the configurations that may declare a layout: that of the model, and that of its text model if it has one."""
+    return [config, *([config.text_config] if getattr(config, "text_config", None) is not None else [])]
 
 
 def _model_class(config: Any, folder: Path) -> type[Any]:

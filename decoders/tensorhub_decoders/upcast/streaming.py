@@ -17,6 +17,7 @@ import attrs
 import torch
 
 from tensorhub_contracts import DecodedTensor, Inspection
+from tensorhub_contracts.exact_arithmetic import become_exact
 from tensorhub_decoders.decoding import lane_dtype, on_device
 from tensorhub_decoders.reading import TensorReader, stored_names, torch_dtype
 from tensorhub_decoders.upcast.buffers import Arenas, padded, scratch
@@ -135,7 +136,7 @@ def _in_threads(
     with TensorReader(inspection) as reader:
         outputs = {name: output(reader, name) for name in names}
         arenas = _arenas(outputs.values())
-        executor = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,))
+        executor = ThreadPoolExecutor(workers, initializer=_become_worker)
         try:
             waiting: deque[Future[Yielded]] = deque()
             for name in names:
@@ -147,6 +148,11 @@ def _in_threads(
         finally:
             executor.shutdown(cancel_futures=True)
             torch.set_num_threads(threads_before)  # torch keeps one number for all threads that are yet to start
+
+
+def _become_worker() -> None:
+    become_exact()  # a thread begins as the one that starts it
+    torch.set_num_threads(1)
 
 
 def _arenas(outputs: Iterable[_Output]) -> dict[torch.dtype, Arenas]:

@@ -8,13 +8,13 @@ from tensorhub_contracts.checkpoints.config_files import DeclarationSource
 from tensorhub_contracts.checkpoints.geometry import PACKED, WIDE_FLOAT, write_shape
 from tensorhub_contracts.errors import Violation
 from tensorhub_contracts.inspection.candidates import Candidates, describe_unit
-from tensorhub_contracts.inspection.declaration_words import describe_declaration, write_value
-from tensorhub_contracts.inspection.declarations import SourceJudgement, known_methods, unknown_key
-from tensorhub_contracts.inspection.declared_block import block_contradictions
-from tensorhub_contracts.inspection.grouping import UnitGeometry
+from tensorhub_contracts.inspection.declared.declaration_words import describe_declaration, write_value
+from tensorhub_contracts.inspection.declared.declarations import SourceJudgement, known_methods, unknown_key
+from tensorhub_contracts.inspection.declared.declared_block import block_contradictions
 from tensorhub_contracts.inspection.mixed import described_parts
 from tensorhub_contracts.inspection.unexplained.bookkeeping import describe
 from tensorhub_contracts.inspection.unexplained.methods import method_of_declaration, methods_of_tensors
+from tensorhub_contracts.inspection.units.tensor_groups import UnitGeometry
 from tensorhub_contracts.registry.contract import Contract
 
 

@@ -13,8 +13,8 @@ from typing import Final
 from tensorhub_contracts.checkpoints.geometry import Geometry, write_shape
 from tensorhub_contracts.errors import Violation
 from tensorhub_contracts.inspection.candidates import Candidates
-from tensorhub_contracts.inspection.scale_shapes import describe_grid
-from tensorhub_contracts.inspection.unit_matching import UnitLayout
+from tensorhub_contracts.inspection.units.scale_shapes import describe_grid
+from tensorhub_contracts.inspection.units.unit_matching import UnitLayout
 from tensorhub_contracts.registry.contract import Contract
 
 #: What modules have beside a weight and add to what it computes, or normalize with.

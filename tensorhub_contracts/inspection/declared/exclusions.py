@@ -14,7 +14,7 @@ import attrs
 
 from tensorhub_contracts.checkpoints.config_files import DeclarationSource
 from tensorhub_contracts.errors import Violation
-from tensorhub_contracts.inspection.declaration_words import MODULE_LISTS
+from tensorhub_contracts.inspection.declared.declaration_words import MODULE_LISTS
 from tensorhub_contracts.readable import Readable
 
 _PATTERN_LENGTH_LIMIT = 1_000

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from tensorhub_contracts.checkpoints.geometry import Geometry, write_shape
 from tensorhub_contracts.errors import Violation
 from tensorhub_contracts.inspection.candidates import Candidates
-from tensorhub_contracts.inspection.grouping import UnitGeometry
 from tensorhub_contracts.inspection.unexplained.neighbours import Neighbours
-from tensorhub_contracts.inspection.unit_matching import Finding, UnitLayout
+from tensorhub_contracts.inspection.units.tensor_groups import UnitGeometry
+from tensorhub_contracts.inspection.units.unit_matching import Finding, UnitLayout
 from tensorhub_contracts.registry.contract import Contract, Form, TensorFacts
 from tensorhub_contracts.registry.shape_patterns import bind, write_pattern
 
@@ -112,6 +112,8 @@ def _unit_violation(candidates: Candidates, finding: Finding, name: str, resembl
 
 def _sidecar_of(candidates: Candidates, weight: str, suffix: str) -> str:
     """Return the name of the tensor that ends in `suffix` and belongs to a weight: the one that is there, or the first that could be."""
+    if suffix.startswith("{module}"):
+        return candidates.groups.shared_by[weight]
     sidecar = next(each for each in candidates.registry.sidecars if each.suffix == suffix)
     names = [weight[: len(weight) - len(beside)] + suffix for beside in sidecar.beside if weight.endswith(beside)]
     return next((name for name in names if name in candidates.checkpoint.tensors), names[0] if names else weight + suffix)

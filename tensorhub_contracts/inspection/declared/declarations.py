@@ -9,7 +9,7 @@ import attrs
 
 from tensorhub_contracts.checkpoints.config_files import DeclarationSource
 from tensorhub_contracts.errors import Violation
-from tensorhub_contracts.inspection.declaration_words import describe_declaration, layout_keys, write_value, write_wanted
+from tensorhub_contracts.inspection.declared.declaration_words import describe_declaration, layout_keys, write_value, write_wanted
 from tensorhub_contracts.inspection.unexplained.methods import method_of_declaration
 from tensorhub_contracts.readable import Readable
 from tensorhub_contracts.registry.contract import Contract, Declares, Requirement
@@ -138,6 +138,8 @@ def _fault(requirement: Requirement, key: str, value: Any) -> Fault | None:
     wanted = write_wanted(requirement)
     if requirement.null:
         return None if value is None or value is _ABSENT else Fault("declaration-mismatch", key, wanted, write_value(value))
+    if requirement.keys:
+        return _keys_fault(requirement, key, value)
     if value is _ABSENT or value is None:
         found = "null" if value is None else "nothing: the key is absent"
         if requirement.optional or (requirement.absent and value is _ABSENT):
@@ -151,6 +153,17 @@ def _fault(requirement: Requirement, key: str, value: Any) -> Fault | None:
     if type(value) is not type(allowed[0]):
         return Fault("declaration-invalid", key, wanted, write_value(value))
     return None if value in allowed else Fault("declaration-mismatch", key, wanted, write_value(value))
+
+
+def _keys_fault(requirement: Requirement, key: str, value: Any) -> Fault | None:
+    """Return what is wrong with an object that may hold no key but those that are listed; one that is absent is not judged here."""
+    if value is _ABSENT:
+        return None
+    wanted = f"an object with no keys but {', '.join(requirement.keys)}"
+    if not isinstance(value, Mapping):
+        return Fault("declaration-invalid", key, wanted, write_value(value))
+    others = [name for name in value if name not in requirement.keys]
+    return Fault("declaration-mismatch", key, wanted, write_value(", ".join(others))) if others else None
 
 
 def _values(content: Any, steps: list[str], path: str) -> Iterator[tuple[str, Any]]:
@@ -199,4 +212,4 @@ def describe_declares(contract: Contract) -> str:
 
 
 def _describe(declares: Declares) -> str:
-    return ", ".join(f"{each.key}={write_wanted(each)}" for each in declares.require if not (each.optional or each.absent))
+    return ", ".join(f"{each.key}={write_wanted(each)}" for each in declares.require if not (each.optional or each.absent or each.keys))

@@ -8,10 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
-from safetensors.torch import save, save_file
 
 from tensorhub_contracts import Inspection, inspect
+
+torch = pytest.importorskip("torch")
+
+from safetensors.torch import save, save_file  # noqa: E402  # after the check that its library is there
 
 STORAGE = "cozy.fp8-storage@1"
 Quantize = Callable[[torch.Tensor], torch.Tensor]

@@ -122,7 +122,9 @@ def test_a_scale_of_an_activation_is_not_the_first_scale_of_a_weight(tmp_path: P
 def test_contracts_that_a_declaration_may_mean_are_listed_in_order(tmp_path: Path) -> None:
     inspection = judge(tmp_path, BODY, fp8_config(scale_fmt="ue8m0"), contract="plain.bf16@1")
     (violation,) = (each for each in inspection.violations if each.code == "contract-mismatch")
-    assert violation.found.startswith("declared: deepseek.fp8-block@1, deepseek.fp8-ue8m0@1, hf.fp8-blockwise@1; bytes: units like .weight")
+    assert violation.found.startswith(
+        "declared: deepseek.fp8-block@1, deepseek.fp8-ue8m0@1, hf.fp8-blockwise@1, qwen.fp8-blockwise-shared-table@1; bytes: units like .weight"
+    )
 
 
 def test_of_two_contracts_that_are_declared_the_one_of_most_units_is_judged(tmp_path: Path) -> None:
@@ -173,6 +175,13 @@ def test_a_pattern_that_cannot_be_read_is_refused_and_hides_none_after_it(tmp_pa
         Fault("declaration-invalid", "config.json: quantization_config: re:["),
     )
     assert_accepted(judge(tmp_path, {**BODY, **bf16("head.weight", 8, 8)}, fp8_config(modules_to_not_convert=["re:head"])), BLOCKWISE)
+
+
+def test_entries_that_the_bytes_contradict_are_listed_from_the_shortest(tmp_path: Path) -> None:
+    long = "a.b.c.d.e.f.g.h.i"
+    inspection = judge(tmp_path, unit(long, 256, 256), fp8_config(modules_to_not_convert=[long, "i"]))
+    assert_accepted(inspection, BLOCKWISE)
+    assert inspection.exclusions.contradicted == (("i", f"{long}.weight"), (long, f"{long}.weight"))
 
 
 # Headers without files.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tensorhub_contracts.inspection.declaration_words import describe_declaration, write_value
+from tensorhub_contracts.inspection.declared.declaration_words import describe_declaration, write_value
 from tests.support.trees import bf16, judge
 
 

@@ -8,8 +8,8 @@ from tensorhub_contracts.checkpoints.config_files import DeclarationSource
 from tensorhub_contracts.checkpoints.geometry import write_shape
 from tensorhub_contracts.errors import Violation
 from tensorhub_contracts.inspection.candidates import Candidates
-from tensorhub_contracts.inspection.declarations import is_block
-from tensorhub_contracts.inspection.scale_shapes import block_grid
+from tensorhub_contracts.inspection.declared.declarations import is_block
+from tensorhub_contracts.inspection.units.scale_shapes import block_grid
 
 
 def declared_block(sources: tuple[DeclarationSource, ...]) -> tuple[int, int] | None:
@@ -26,7 +26,7 @@ def block_contradictions(candidates: Candidates) -> Iterator[Violation]:
         return
     for geometry, names in candidates.groups.quantized.items():
         scale = next((each for each in geometry.sidecars if candidates.judge.role(each.name) == "weight-scale"), None)
-        if scale is None or len(geometry.shape) < 2:
+        if scale is None or len(geometry.shape) < 2 or scale.name.startswith("{module}"):
             continue
         needed = block_grid(geometry.shape, declared)
         if needed != write_shape(scale.shape):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tensorhub_contracts.errors import Violation
 from tensorhub_contracts.inspection.candidates import Candidates
-from tensorhub_contracts.inspection.declarations import describe_declares
+from tensorhub_contracts.inspection.declared.declarations import describe_declares
 from tensorhub_contracts.registry.contract import Contract
 
 
@@ -38,5 +38,7 @@ def undeclared_violations(candidates: Candidates, contract: Contract) -> Iterato
             found=f"every unit is in {' and in '.join(alike)}, which read other numbers from the same bytes",
         )
         return
+    if contract.when_undeclared == "if-unique":
+        return  # it is not in the contract, and the other violations say why: a declaration would not change that
     expected = f"a declaration of {contract.handle}: {describe_declares(contract)}"
     yield Violation(code="declaration-missing", object="quantization_config", expected=expected, found="none")

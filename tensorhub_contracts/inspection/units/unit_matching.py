@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 import attrs
 
 from tensorhub_contracts.checkpoints.geometry import write_shape
-from tensorhub_contracts.inspection.grouping import Sidecar, UnitGeometry
-from tensorhub_contracts.inspection.scale_shapes import describe_grid, explain_grid
+from tensorhub_contracts.inspection.units.scale_shapes import describe_grid, explain_grid
+from tensorhub_contracts.inspection.units.tensor_groups import Sidecar, UnitGeometry
 from tensorhub_contracts.readable import Readable
 from tensorhub_contracts.registry.contract import Contract, Form, TensorFacts
 from tensorhub_contracts.registry.shape_patterns import bind, expand, write_pattern
@@ -65,8 +65,13 @@ class UnitJudge:
 
     def judge(self, unit: UnitGeometry, contract: Contract) -> UnitLayout | tuple[Finding, ...]:
         """Return the unit's layout if it is in the contract, else what differs from the closest form."""
+        forms: tuple[Form, ...] = contract.form
+        if "{number}" in unit.suffix:
+            forms = tuple(form for form in forms if form.numbered)
+            if not forms:
+                return (_shared(unit),)
         best: tuple[Finding, ...] = ()
-        for form in contract.form:
+        for form in forms:
             findings = tuple(self._findings(unit, contract, form))
             if not findings:
                 return self._layout(unit, contract, form)
@@ -79,7 +84,7 @@ class UnitJudge:
         key = (contract.handle, form.name)
         if key not in self._sidecars_of_form:
             self._sidecars_of_form[key] = {
-                self._sidecar_names.relative_to(form.primary.suffix, facts.suffix) or facts.suffix: facts
+                (facts.name if form.numbered else self._sidecar_names.relative_to(form.primary.suffix, facts.suffix) or facts.suffix): facts
                 for role, facts in form.tensors.items()
                 if role != "weight"
             }
@@ -93,16 +98,17 @@ class UnitJudge:
             form=form.name,
             weight_dtype=unit.dtype,
             weight_shape=unit.shape,
-            scale_name=scale.name if scale else "",
+            scale_name=scale.name.removeprefix("{module}") if scale else "",
             scale_dtype=scale.dtype if scale else "",
             grid=scale.shape if scale else (),
-            block=contract.block,
+            block=contract.block if _in_blocks(form) else None,
             experts=symbols.get("experts", 1),
             sidecars=unit.sidecars,
         )
 
     def role(self, suffix: str) -> str:
         """Return what a sidecar whose name ends in `suffix` means."""
+        suffix = suffix.removeprefix("{module}")
         return next(sidecar.role for sidecar in self._sidecar_names.sidecars if sidecar.suffix == suffix)
 
     def _findings(self, unit: UnitGeometry, contract: Contract, form: Form) -> Iterator[Finding]:
@@ -153,6 +159,19 @@ class UnitJudge:
             expected = f"one scale, {scales[0]}"
             return Finding(code="scale-ambiguous", sidecar=sidecar.name, expected=expected, found=f"a second one, {found}")
         return Finding(code="scale-name-foreign", sidecar=sidecar.name, expected=f"the scale in {scales[0]}", found=found)
+
+
+def _in_blocks(form: Form) -> bool:
+    """Whether scales of a form are of blocks: not where one scale belongs to a whole weight, whatever the contract's other forms do."""
+    scale = form.tensors.get("scale")
+    return scale is not None and any(dimension.divisor > 1 for pattern in scale.patterns for dimension in pattern)
+
+
+def _shared(unit: UnitGeometry) -> Finding:
+    """A weight that shares a sidecar of its module, in a contract in which each weight has its own."""
+    sidecars = ", ".join(f"{each.name} {each.dtype} {write_shape(each.shape)}" for each in unit.sidecars)
+    found = f"a weight named {{module}}{unit.suffix}, which shares {sidecars}"
+    return Finding(code="scale-shared", sidecar="", expected="a weight with sidecars of its own", found=found)
 
 
 def _sidecar_findings(unit: UnitGeometry, sidecar: Sidecar, facts: TensorFacts, symbols: Mapping[str, int] | None) -> Iterator[Finding]:

@@ -3,122 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cached_property
 
 import attrs
 
 from tensorhub_contracts.checkpoints.geometry import NARROW_FLOAT, PACKED, WIDE_FLOAT, Geometry
-from tensorhub_contracts.readable import Readable
+from tensorhub_contracts.inspection.units.growing_units import GrowingUnit, NewUnits, SidecarLists, WithSidecar
+from tensorhub_contracts.inspection.units.numbered_weights import NumberedWeights, Sharing
+from tensorhub_contracts.inspection.units.tensor_groups import Sidecar, TensorGroups, UnitGeometry
 from tensorhub_contracts.registry.contract import SidecarName
 from tensorhub_contracts.registry.owned_sidecars import Held, primaries, settle_owned
 from tensorhub_contracts.registry.sidecar_names import SidecarNames
-
-
-@attrs.frozen(repr=False)
-class Sidecar(Readable):
-    """A sidecar of a unit: the suffix of its name that the registry knows, its dtype and its shape."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-
-
-@attrs.frozen(repr=False, cache_hash=True)
-class UnitGeometry(Readable):
-    """What one quantized tensor looks like, without its name. Thousands of units share few geometries: each is judged once.
-
-    `suffix` is what the tensor's name ends in: `.weight`, a payload's suffix, or nothing for a bare parameter. `dtype` and
-    `shape` are the tensor's own, as stored; `sidecars` are sorted by name.
-    """
-
-    suffix: str
-    dtype: str
-    shape: tuple[int, ...]
-    sidecars: tuple[Sidecar, ...]
-
-
-@attrs.frozen(repr=False)
-class TensorGroups(Readable):
-    """Every tensor of a checkpoint, exactly once: in a unit, an orphan, a cache scale, unquantized or other."""
-
-    #: The names of the weights of each geometry.
-    quantized: Mapping[UnitGeometry, list[str]]
-    #: Sidecars that belong to no quantized tensor, each with what its name means.
-    orphans: tuple[tuple[str, SidecarName], ...]
-    #: Scales of the key and value cache, which scale no weight.
-    cache_scales: tuple[str, ...]
-    #: Floating-point tensors of 16 bits or more.
-    unquantized: Mapping[str, Geometry]
-    #: Integers, booleans and complex numbers.
-    other: Mapping[str, Geometry]
-
-    @cached_property
-    def geometry_of(self) -> Mapping[str, UnitGeometry]:
-        """The geometry of each quantized tensor."""
-        return {name: geometry for geometry, names in self.quantized.items() for name in names}
-
-
-class _Unit:
-    """A geometry while its sidecars are found one by one, with the names that have it. Equal ones are one object."""
-
-    __slots__ = ("geometry", "names", "sidecars", "suffix")
-
-    def __init__(self, suffix: str, geometry: Geometry, sidecars: tuple[Sidecar, ...]) -> None:
-        self.suffix = suffix
-        self.geometry = geometry
-        self.sidecars = sidecars
-        self.names: list[str] = []
-
-
-class _NewUnits(dict[Geometry, "_Unit | None"]):
-    """Makes one unit without sidecars for each geometry, for names that end in `suffix`.
-
-    Values of 16 bits and more and integers have none: under a name like that they are not quantized.
-    """
-
-    def __init__(self, suffix: str) -> None:
-        super().__init__()
-        self.suffix = suffix
-
-    def __missing__(self, geometry: Geometry) -> _Unit | None:
-        self[geometry] = made = _Unit(self.suffix, geometry, ()) if geometry.dtype in NARROW_FLOAT else None
-        return made
-
-    def of_packed(self, geometry: Geometry) -> _Unit:
-        """Return the unit of a tensor that is known to be quantized, whatever its dtype."""
-        made = self[geometry]
-        if made is None:
-            made = self[geometry] = _Unit(self.suffix, geometry, ())
-        return made
-
-
-class _SidecarLists(dict[str, "list[tuple[str, Geometry]] | None"]):
-    """Maps the last segment of a name to the list that collects the sidecars of its name, or None; remembers each answer."""
-
-    def __init__(self, sidecar_names: SidecarNames) -> None:
-        super().__init__()
-        self.sidecar_names = sidecar_names
-        self.of_sidecar: dict[str, list[tuple[str, Geometry]]] = {sidecar.suffix: [] for sidecar in sidecar_names.sidecars}
-
-    def __missing__(self, segment: str) -> list[tuple[str, Geometry]] | None:
-        names = self.sidecar_names
-        sidecar = (names.owned_meaning(segment) if names.owned else None) or names[segment]
-        self[segment] = listed = None if sidecar is None else self.of_sidecar[sidecar.suffix]
-        return listed
-
-
-class _WithSidecar(dict[tuple[_Unit, Geometry], _Unit]):
-    """Makes the unit that another one becomes when a sidecar of this name is found."""
-
-    def __init__(self, sidecar_suffix: str) -> None:
-        super().__init__()
-        self.sidecar_suffix = sidecar_suffix
-
-    def __missing__(self, step: tuple[_Unit, Geometry]) -> _Unit:
-        unit, geometry = step
-        sidecars = (*unit.sidecars, Sidecar(self.sidecar_suffix, geometry.dtype, geometry.shape))
-        self[step] = made = _Unit(unit.suffix, unit.geometry, sidecars)
-        return made
 
 
 class Grouping:
@@ -130,10 +24,10 @@ class Grouping:
 
     def __init__(self, sidecar_names: SidecarNames) -> None:
         self._sidecar_names = sidecar_names
-        self._batches: list[dict[str, _Unit]] = []
-        self._new_units: dict[str, _NewUnits] = {".weight": _NewUnits(".weight")}
-        self._lists = _SidecarLists(sidecar_names)
-        self._with_sidecar = {sidecar.suffix: _WithSidecar(sidecar.suffix) for sidecar in sidecar_names.sidecars}
+        self._batches: list[dict[str, GrowingUnit]] = []
+        self._new_units: dict[str, NewUnits] = {".weight": NewUnits(".weight")}
+        self._lists = SidecarLists(sidecar_names)
+        self._with_sidecar = {sidecar.suffix: WithSidecar(sidecar.suffix) for sidecar in sidecar_names.sidecars}
         self._waiting: list[tuple[str, SidecarName, Geometry]] = []
         #: Tensors whose names mean something to a plugin: what they are is settled when all tensors are known.
         self._owned: list[Held] = []
@@ -142,7 +36,7 @@ class Grouping:
 
     def add(self, batch: Iterable[tuple[str, Geometry]]) -> None:
         """Sort names into primary tensors, sidecars, unquantized and other, and give sidecars to the primaries of the batch."""
-        primaries: dict[str, _Unit] = {}
+        primaries: dict[str, GrowingUnit] = {}
         unquantized, other, lists = self._unquantized, self._other, self._lists
         weights = self._new_units[".weight"]
         for name, geometry in batch:
@@ -169,7 +63,7 @@ class Grouping:
                 sidecars.clear()
         self._batches.append(primaries)
 
-    def _attach(self, sidecars: list[tuple[str, Geometry]], sidecar: SidecarName, primaries: dict[str, _Unit]) -> None:
+    def _attach(self, sidecars: list[tuple[str, Geometry]], sidecar: SidecarName, primaries: dict[str, GrowingUnit]) -> None:
         """Give the sidecars of one name to the primary tensors of their batch; the others wait, and those that belong to none."""
         if not sidecar.beside:
             self._waiting.extend((name, sidecar, geometry) for name, geometry in sidecars)
@@ -187,22 +81,27 @@ class Grouping:
 
     def finish(self) -> TensorGroups:
         """Return the groups of all that was added."""
-        late: dict[str, _Unit] = {}
+        late: dict[str, GrowingUnit] = {}
         for name, geometry in self._other.items():
             if self._sidecar_names.payload_of(name.rpartition(".")[2], geometry.dtype) is not None:
                 late[name] = self._new_unit(name, geometry)
         self._batches.append(late)
         orphans: list[tuple[str, SidecarName]] = []
         cache_scales: list[str] = []
+        shared: dict[str, Mapping[int, str]] = {}
         # Which batch holds a primary tensor is worked out only if a sidecar is looking for one.
         batch_of = {name: batch for batch in self._batches for name in batch} if self._waiting or self._owned else {}
         self._settle_owned(late, batch_of)
+        numbered = NumberedWeights(batch_of, self._sidecar_names)
         for name, sidecar, geometry in self._waiting:
             if sidecar.role == "cache-scale":
                 cache_scales.append(name)
             elif not self._attach_late(name, sidecar, geometry, batch_of):
                 if name.removesuffix(sidecar.suffix).rpartition(".")[2] in sidecar.alone:
                     cache_scales.append(name)
+                elif (sharing := numbered.of_sidecar(name, sidecar.suffix)) is not None:
+                    shared[name] = sharing.weights
+                    self._share(sharing, sidecar, geometry, batch_of)
                 elif not sidecar.needs_quantized:
                     orphans.append((name, sidecar))
                 elif geometry.dtype in NARROW_FLOAT:  # an ordinary parameter that is called like a sidecar
@@ -210,9 +109,21 @@ class Grouping:
                 else:
                     (self._unquantized if geometry.dtype in WIDE_FLOAT else self._other)[name] = geometry
         other = {name: geometry for name, geometry in self._other.items() if name not in late}
-        return TensorGroups(self._by_geometry(), tuple(orphans), tuple(cache_scales), self._unquantized, other)
+        markers = dict(self._lists.markers)
+        return TensorGroups(self._by_geometry(), tuple(orphans), tuple(cache_scales), self._unquantized, other, markers, shared)
 
-    def _settle_owned(self, late: dict[str, _Unit], batch_of: dict[str, dict[str, _Unit]]) -> None:
+    def _share(self, sharing: Sharing, sidecar: SidecarName, geometry: Geometry, batch_of: dict[str, dict[str, GrowingUnit]]) -> None:
+        """Give a module's sidecar to each of its numbered weights."""
+        made: dict[GrowingUnit, GrowingUnit] = {}
+        entry = Sidecar("{module}" + sidecar.suffix, geometry.dtype, geometry.shape)
+        for name in sharing.weights.values():
+            batch = batch_of[name]
+            unit = batch[name]
+            if unit not in made:
+                made[unit] = GrowingUnit(sharing.name.before + "{number}" + sharing.name.after, unit.geometry, (*unit.sidecars, entry))
+            batch[name] = made[unit]
+
+    def _settle_owned(self, late: dict[str, GrowingUnit], batch_of: dict[str, dict[str, GrowingUnit]]) -> None:
         """Let plugins' sidecars wait with the others, and sort what turns out to be ordinary."""
         settled = settle_owned(
             self._owned,
@@ -228,7 +139,7 @@ class Grouping:
             else:
                 (self._unquantized if geometry.dtype in WIDE_FLOAT else self._other)[name] = geometry
 
-    def _primary(self, name: str, sidecar: SidecarName, batch_of: Mapping[str, dict[str, _Unit]]) -> str | None:
+    def _primary(self, name: str, sidecar: SidecarName, batch_of: Mapping[str, dict[str, GrowingUnit]]) -> str | None:
         """Return the name of the quantized tensor that a sidecar belongs to, in any batch.
 
         An 8-bit integer tensor becomes quantized when a sidecar belongs to it: that is what makes it packed.
@@ -243,7 +154,7 @@ class Grouping:
                 return primary
         return None
 
-    def _attach_late(self, name: str, sidecar: SidecarName, geometry: Geometry, batch_of: dict[str, dict[str, _Unit]]) -> bool:
+    def _attach_late(self, name: str, sidecar: SidecarName, geometry: Geometry, batch_of: dict[str, dict[str, GrowingUnit]]) -> bool:
         """Give a sidecar to its primary tensor; say whether it has one."""
         primary = self._primary(name, sidecar, batch_of)
         if primary is None:
@@ -255,15 +166,15 @@ class Grouping:
         batch[primary] = self._with_sidecar[sidecar.suffix][batch[primary], geometry]
         return True
 
-    def _new_unit(self, name: str, geometry: Geometry) -> _Unit:
+    def _new_unit(self, name: str, geometry: Geometry) -> GrowingUnit:
         suffix = self._sidecar_names.primary_suffix(name)
         if suffix not in self._new_units:
-            self._new_units[suffix] = _NewUnits(suffix)
+            self._new_units[suffix] = NewUnits(suffix)
         return self._new_units[suffix].of_packed(geometry)
 
     def _by_geometry(self) -> dict[UnitGeometry, list[str]]:
         """Collect the names of each geometry, in the order of the headers."""
-        found: list[_Unit] = []
+        found: list[GrowingUnit] = []
         for batch in self._batches:
             for name, unit in batch.items():
                 if not unit.names:

@@ -1,0 +1,1 @@
+"""Quantized tensors with their sidecars: found by name, and judged one kind at a time."""
