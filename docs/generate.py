@@ -23,8 +23,8 @@ from tensorhub_contracts.registry.shape_patterns import write_pattern
 FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER.parent))
 
-from tests.support.release_geometries import RELEASES  # noqa: E402  # found from the repository's root
-from tests.support.releases import Release  # noqa: E402
+from tests.support.releases.facts import Release  # noqa: E402
+from tests.support.releases.listed import RELEASES  # noqa: E402  # found from the repository's root
 
 NOTICE = "<!-- Written by docs/generate.py (make docs); edits are overwritten. -->\n\n"
 GROUPS = {

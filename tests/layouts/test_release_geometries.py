@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from tensorhub_contracts import Inspection, inspect
-from tests.support.release_geometries import RELEASES
-from tests.support.release_geometries_comfy import LTX25_NVFP4, T5_SCALED
-from tests.support.release_geometries_flux import FLUX1_DEV_FP8, FLUX2_NOTED
-from tests.support.release_geometries_language import DEEPSEEK_V32, GLM_45_AIR_FP8, GPT_OSS_20B, MINIMAX_M2
-from tests.support.release_geometries_multimodal import LLAMA_4_SCOUT_NVFP4, MINISTRAL_3_NATIVE
-from tests.support.release_geometries_qwen import QWEN38_FLASH_NEXT_FP8
-from tests.support.releases import Release, write_neighbour, write_release
+from tests.support.releases.comfy import LTX25_NVFP4, T5_SCALED
+from tests.support.releases.facts import Release, write_neighbour, write_release
+from tests.support.releases.flux import FLUX1_DEV_FP8, FLUX2_NOTED
+from tests.support.releases.language import DEEPSEEK_V32, GLM_45_AIR_FP8, GPT_OSS_20B, MINIMAX_M2
+from tests.support.releases.listed import RELEASES
+from tests.support.releases.multimodal import LLAMA_4_SCOUT_NVFP4, MINISTRAL_3_NATIVE
+from tests.support.releases.qwen import QWEN38_FLASH_NEXT_FP8
 from tests.support.sparse_shards import Tensor, size_in_bytes
 from tests.support.trees import why
 

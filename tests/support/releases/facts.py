@@ -1,6 +1,6 @@
 """What is stated of a release in its true geometry, and how its files are written: sparse, so that no size is too large.
 
-A release says where its geometry comes from and what an inspection must find; `release_geometries` lists them all, and the page of
+A release says where its geometry comes from and what an inspection must find; `listed` has them all, and the page of
 releases is written from the same statements. Only the standard library is imported.
 """
 

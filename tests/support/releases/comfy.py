@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 
-from tests.support.release_geometries_flux import t5
-from tests.support.releases import Account, Damage, Release
+from tests.support.releases.facts import Account, Damage, Release
+from tests.support.releases.flux import t5
 from tests.support.sparse_shards import Tensor, as_serialized
 
 # T5-XXL: the empty marker, and the embedding twice, as F16.

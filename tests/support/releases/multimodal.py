@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.support.releases import Account, Damage, Release, numbered
+from tests.support.releases.facts import Account, Damage, Release, numbered
 from tests.support.sparse_shards import Tensor
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 
-from tests.support.releases import Account, Damage, Release
+from tests.support.releases.facts import Account, Damage, Release
 from tests.support.sparse_shards import Tensor
 
 _MODEL = "model.diffusion_model"
