@@ -248,7 +248,7 @@ FLUX2_NOTED = Release(
     published="qkv [18432, 6144], its scalar weight_scale and input_scale, comfy_quant of 27 bytes; the configuration.",
     derived="The other shapes, from the configuration. Which matrices are scaled is inferred: those of the blocks.",
     notes=("no decoder installed here reads comfy.fp8-noted@1",),
-    damage=Damage("double_blocks.0.txt_mlp.2.comfy_quant", None, "scale-missing", "double_blocks.0.txt_mlp.2.weight"),
+    damage=Damage("double_blocks.0.txt_mlp.2.weight_scale", None, "scale-missing", "double_blocks.0.txt_mlp.2.weight"),
 )
 
 
