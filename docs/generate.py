@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ import tensorhub_contracts
 from tensorhub_contracts.checkpoints.geometry import write_shape
 from tensorhub_contracts.commands import tensorhub
 from tensorhub_contracts.refusal_codes import explanations
-from tensorhub_contracts.registry.contract import NOT_PROVABLE, Contract, Declares, Requirement
+from tensorhub_contracts.registry.contract import NOT_PROVABLE, Contract, Declares, Marker, Requirement
 from tensorhub_contracts.registry.registry import Registry, load_registry
 from tensorhub_contracts.registry.shape_patterns import write_pattern
 
@@ -88,29 +89,50 @@ def _contract_lines(contract: Contract, registry: Registry) -> Iterator[str]:
     floors = ", ".join(f"`{body}` {floor if floor == 'none' else f'sm_{floor}'}" for body, floor in contract.floors.items())
     yield f"- [Lanes](../lanes.md) that a decoder may serve, with their floors: {floors}"
     if contract.form:
-        yield "\n## Units\n"
-        yield "| form | role | name | dtypes | shape |\n|---|---|---|---|---|"
-        for form in contract.form:
-            for role, tensor in form.tensors.items():
-                shapes = " or ".join(map(write_pattern, tensor.patterns))
-                optional = " (optional)" if tensor.optional else ""
-                yield f"| {form.name} | {role}{optional} | `{tensor.name}` | {', '.join(tensor.dtypes)} | `{shapes}` |"
+        yield from _unit_lines(contract)
     yield "\n## Tensors that nothing scales\n"
     rule = contract.unquantized
     if rule.mixed:
         yield "Matrices have two dtypes or more."
     yield f"Matrices are {', '.join(rule.matrix_dtypes)}; vectors and scalars are {', '.join(rule.vector_dtypes)}."
+    if not contract.form:
+        yield "Where there is no matrix, this holds for vectors and scalars as it does for matrices."
     yield "\n## Declaration\n"
+    yield from (f"A tensor `{each.name}` marks it: {_marker(each)}.\n" for each in contract.marker)
     if not contract.declares:
-        yield "Nothing declares it. A quantization declaration in a configuration file is a refusal."
+        yield "Nothing declares it. A quantization declaration in a configuration file is a refusal.\n"
     for declared in contract.declares:
         yield from _declared_lines(declared)
+    yield UNDECLARED[contract.when_undeclared]
     yield "\n## What headers cannot show\n"
     yield from (f"- {NOT_PROVABLE[word]}" for word in contract.not_provable)
 
 
+def _unit_lines(contract: Contract) -> Iterator[str]:
+    yield "\n## Units\n"
+    yield "| form | role | name | dtypes | shape |\n|---|---|---|---|---|"
+    for form in contract.form:
+        for role, tensor in form.tensors.items():
+            shapes = " or ".join(map(write_pattern, tensor.patterns))
+            optional = " (optional)" if tensor.optional else " (required)" if form.required and role == "weight" else ""
+            yield f"| {form.name} | {role}{optional} | `{tensor.name}` | {', '.join(tensor.dtypes)} | `{shapes}` |"
+    yield "\nThere is at least one unit. The shape of the weight gives each symbol its value, every dimension at least 1; `/` rounds up."
+    for form in contract.form:
+        bound = {each.symbol for pattern in form.primary.patterns for each in pattern}
+        others = (each.symbol for tensor in form.tensors.values() for pattern in tensor.patterns for each in pattern)
+        free = dict.fromkeys(symbol for symbol in others if symbol and symbol not in bound)
+        yield from (f"`{symbol}` is any size, at least 1." for symbol in free)
+    if contract.whole_tree:
+        yield "No weight has a scale, and nothing that lies beside a weight may be one."
+
+
+def _marker(marker: Marker) -> str:
+    shapes = " or ".join(f"`{write_shape(shape)}`" for shape in marker.shapes)
+    return f"{' or '.join(marker.dtypes)} {shapes}, at the root or under a prefix"
+
+
 def _declared_lines(declared: Declares) -> Iterator[str]:
-    yield f"In `{declared.source}`:\n"
+    yield f"In {PLACES[declared.source]}:\n"
     yield from (f"- `{each.key}` = {value(each)}" + (_condition(each)) for each in declared.require)
     yield ""
 
@@ -120,13 +142,26 @@ def _condition(requirement: Requirement) -> str:
 
 
 def value(requirement: Requirement) -> str:
-    """Write the value that a requirement asks for."""
+    """Write the value that a requirement asks for, as JSON does: types are exact."""
     if requirement.null:
         return "null, or absent"
-    if isinstance(requirement.equals, tuple):
-        return f"`{write_shape(requirement.equals)}`"
-    return " or ".join(f"`{each}`" for each in requirement.any_of or (requirement.equals,))
+    if requirement.keys:
+        return f"an object with no keys but {', '.join(f'`{each}`' for each in requirement.keys)}"
+    return " or ".join(f"`{json.dumps(each)}`" for each in requirement.any_of or (requirement.equals,))
 
+
+PLACES = {
+    "quantization_config": "`quantization_config` of `config.json`, at any depth",
+    "hf_quant_config": "`quantization` of `hf_quant_config.json`",
+    "params": "`quantization` of `params.json`",
+    "header_metadata": "`_quantization_metadata` in the metadata of the headers",
+}
+
+UNDECLARED = {
+    "never": "A checkpoint that declares nothing is not in this contract.",
+    "allowed": "A checkpoint that declares nothing is in this contract if its tensors are.",
+    "if-unique": "A checkpoint that declares nothing is in this contract if its tensors are, and are in no other contract.",
+}
 
 EVIDENCE = {
     "code": "read in source code, or two independent sources agree",

@@ -56,6 +56,8 @@ class LoadReport:
     resident: bool
     #: What computes, with the weights that it computes with, as the decoder reports them; tensors that are as they are stored are in none.
     compute_paths: Mapping[str, tuple[str, ...]]
+    #: Scales of a key or value cache: they scale no weight, and are loaded as they are stored.
+    cache_scales: tuple[str, ...]
     #: What the checkpoint's tensors take in its files.
     stored_bytes: int
     #: What the loaded ones take in memory.
@@ -210,6 +212,7 @@ def _report(
         dtype=asked.dtype,
         resident=asked.resident,
         compute_paths={path: tuple(names) for path, names in computed.items()},
+        cache_scales=inspection.groups.cache_scales if inspection.groups is not None else (),
         stored_bytes=inspection.checkpoint.payload_bytes,
         resident_bytes=sum(int(tensor.nbytes) for tensor in weights.values()),
     )

@@ -11,8 +11,8 @@ from typing import Final
 ROOT: Final = Path(__file__).parent.parent
 
 LIGHT: Final = (
-    "tests/registry", "tests/layouts", "tests/inspecting", "tests/containers", "tests/attacks", "tests/commands", "tests/reports", "tests/satisfies",
-    "tests/goldens", "tests/architecture",
+    "tests/registry", "tests/layouts", "tests/inspecting", "tests/containers", "tests/attacks", "tests/commands", "tests/reports",
+    "tests/satisfies", "tests/goldens", "tests/architecture",
 )  # fmt: skip  # a list
 
 #: What is left out: these run on the Python of `make test` alone.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from tensorhub_contracts import Inspection, Refusal, Violation
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
+from tensorhub_contracts.checkpoints.files import open_regular
 from tensorhub_contracts.checkpoints.geometry import TensorEntry
 
 if TYPE_CHECKING:
@@ -89,7 +90,10 @@ class TensorReader:
     def _descriptor(self, shard: str) -> int:
         with self._opening:
             if shard not in self._descriptors:
-                descriptor = os.open(self._path(shard), os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    descriptor, _ = open_regular(self._path(shard), name=shard)
+                except Refusal as refusal:  # it was there when it was inspected
+                    raise self._changed(shard, refusal.violations[0].found) from refusal
                 try:
                     self._verify(shard, descriptor)
                 except BaseException:

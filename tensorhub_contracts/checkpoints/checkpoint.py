@@ -44,6 +44,8 @@ class Checkpoint(Readable):
     held_twice: Mapping[str, tuple[str, ...]]
     #: Headers, their lengths and the JSON files.
     bytes_read: int
+    #: Shards of multi-token prediction that the index does not list: they belong to the checkpoint all the same.
+    unindexed: tuple[str, ...] = ()
 
     @property
     def shards(self) -> tuple[Shard, ...]:

@@ -1,14 +1,17 @@
-"""Recognizes what a file is when it is not safetensors, from its first bytes."""
+"""Opens files, and says why one cannot be opened."""
 
 from __future__ import annotations
 
 import os
 import stat
-from typing import Final
+from typing import BinaryIO, Final
 
 from tensorhub_contracts.checkpoints.paths import NOTHING, folder_of, is_folder, last_name
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.strict_json import LARGEST_DOCUMENT
+
+#: The name of a file that says that its folder is being written, and is no checkpoint yet.
+UNFINISHED: Final = ".tensorhub-unfinished"
 
 #: More than the index of any checkpoint has, and as much as a header may have: DeepSeek-V3's takes 9 MB.
 INDEX_SIZE_LIMIT: Final = 100_000_000
@@ -39,6 +42,11 @@ def open_regular(path: str | os.PathLike[str], *, name: str) -> tuple[int, int]:
     return descriptor, status.st_size
 
 
+def open_file(path: str | os.PathLike[str], *, name: str) -> BinaryIO:
+    """Open a regular file for reading; raise `Refusal` as `open_regular` does, and wait for nobody."""
+    return os.fdopen(open_regular(path, name=name)[0], "rb")
+
+
 def read_json_file(path: str, *, limit: int = LARGEST_DOCUMENT) -> bytes:
     """Return the bytes of a JSON or TOML file; one that is larger than any is refused by its size, before it is read."""
     descriptor, size = open_regular(path, name=path)
@@ -59,10 +67,13 @@ def unreadable(path: str | os.PathLike[str], error: OSError | ValueError, *, nam
     if isinstance(error, ValueError):  # a NUL or a lone surrogate in the name
         return _refusal("file-missing", name, "a file", f"a path that no file can have: {error}", "Check the path.")
     if isinstance(error, FileNotFoundError):
+        from tensorhub_contracts.checkpoints.unfinished import with_unfinished  # only for files that are missing
+
+        missing = _refusal("file-missing", name, "a file", "nothing at that path", "Download the file.")
         if os.path.islink(path):
             found = f"a link to {os.readlink(path)}, which does not exist"
-            return _refusal("file-broken-link", name, "a file", found, "Download the file again.")
-        return _refusal("file-missing", name, "a file", "nothing at that path", "Download the file.")
+            missing = _refusal("file-broken-link", name, "a file", found, "Download the file again.")
+        return Refusal([with_unfinished(each, folder_of(os.fspath(path))) for each in missing.violations])
     remedy = "Check the file and its permissions."
     return _refusal("file-unreadable", name, "a readable file", error.strerror or type(error).__name__, remedy)
 
@@ -91,6 +102,13 @@ def list_folder(path: str) -> list[str]:
         raise folder_unreadable(path, error) from error
 
 
+def require_finished(folder: str) -> None:
+    """Raise `Refusal` (`checkpoint-unfinished`) for a folder that a conversion is writing, or was when it was killed."""
+    if exists_or_dangles(os.path.join(folder, UNFINISHED)):
+        expected = "a folder that all of a checkpoint was written to"
+        raise Refusal([Violation(code="checkpoint-unfinished", object=folder, expected=expected, found=f"{UNFINISHED} in it")])
+
+
 def known_folder(path: str) -> bool:
     """Whether a path leads to a folder; raises `Refusal` (`folder-unreadable`) where that cannot be found out."""
     try:
@@ -112,36 +130,3 @@ def _kind_of_node(mode: int) -> str:
 
 def _refusal(code: str, name: str, expected: str, found: str, remedy: str) -> Refusal:
     return Refusal([Violation(code=code, object=last_name(name), expected=expected, found=found, remedy=remedy, shard=name)])
-
-
-_MAGICS: Final = (
-    (b"version https://git-lfs", "a Git LFS pointer: the file it points to was not downloaded"),
-    (b"PK\x03\x04", "a zip archive, which is how PyTorch saves pickles; it is never opened"),
-    (b"\x80\x02", "a pickle; it is never opened"),
-    (b"\x80\x03", "a pickle; it is never opened"),
-    (b"\x80\x04", "a pickle; it is never opened"),
-    (b"\x80\x05", "a pickle; it is never opened"),
-    (b"GGUF", "a GGUF file"),
-    (b"GGML", "a GGML file"),
-    (b"\x93NUMPY", "a NumPy array"),
-    (b"\x89HDF", "an HDF5 file"),
-    (b"\x1f\x8b", "a gzip archive"),
-    (b"BZh", "a bzip2 archive"),
-    (b"(\xb5/\xfd", "a Zstandard archive"),
-    (b"\x7fELF", "an ELF binary"),
-)
-
-
-def recognize(first_bytes: bytes) -> str:
-    """Return what the file is, in words, or an empty string if its first bytes say nothing."""
-    for magic, kind in _MAGICS:
-        if first_bytes.startswith(magic):
-            return kind
-    text = first_bytes.lstrip().lower()
-    if text.startswith((b"<!doctype html", b"<html")):
-        return "an HTML page, probably an error page saved in place of the file"
-    if text.startswith(b"<?xml"):
-        return "an XML document, probably an error page saved in place of the file"
-    if first_bytes[:1] == b"{":
-        return "JSON text without the 8-byte length that a safetensors file begins with"
-    return ""

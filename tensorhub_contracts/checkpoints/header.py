@@ -18,7 +18,7 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from tensorhub_contracts.checkpoints.files import open_regular, recognize, unreadable
+from tensorhub_contracts.checkpoints.files import open_regular, unreadable
 from tensorhub_contracts.checkpoints.geometry import Geometries, Geometry, TensorEntry
 from tensorhub_contracts.checkpoints.paths import last_name
 from tensorhub_contracts.errors import Refusal, Violation
@@ -84,7 +84,7 @@ def _read_all(read: Callable[[int], bytes], count: int) -> bytes:
 
 def _read_buffer(source: bytes | bytearray | memoryview | mmap, name: str, limit: int) -> Header:
     with memoryview(source) as view:
-        length = _declared_length(bytes(view[:64]), len(view), name, limit)
+        length = _declared_length(bytes(view[:512]), len(view), name, limit)
         return parse_header(bytes(view[8 : 8 + length]), file_size=len(view), name=name)
 
 
@@ -205,10 +205,15 @@ def _declared_length(first: bytes, file_size: int, name: str, limit: int, read_m
     length = int.from_bytes(first[:8], "little")
     if 2 <= length <= limit and length <= file_size - 8 and file_size >= 10:
         return length
-    sample = first if len(first) > 8 or read_more is None else first + _read_all(read_more, 56)
-    if kind := recognize(sample):
-        found = f"{kind} ({file_size:,} bytes)"
-        raise Refusal([_violation("file-not-safetensors", name, "a safetensors file", found, _DOWNLOAD)])
+    from tensorhub_contracts.checkpoints.file_kinds import LONG_SAMPLE, SAMPLE, may_begin_with_a_name, recognize  # only for such files
+
+    sample = first if read_more is None else first + _read_all(read_more, SAMPLE - len(first))
+    kind = recognize(sample)
+    if kind is None and read_more is not None and may_begin_with_a_name(first):
+        kind = recognize(sample + _read_all(read_more, LONG_SAMPLE - len(sample)))
+    if kind is not None:
+        found = f"{kind.words} ({file_size:,} bytes)"
+        raise Refusal([_violation("file-not-safetensors", name, "a safetensors file", found, kind.remedy)])
     found = f"{file_size} bytes in all" if file_size < 10 else f"a declared header length of {length:,} in a file of {file_size:,} bytes"
     expected = f"8 bytes of length, then a header of 2 to {limit:,} bytes that lies inside the file"
     raise Refusal([_violation("header-length", name, expected, found, _DOWNLOAD)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from tensorhub_contracts.checkpoints.files import recognize
+from tensorhub_contracts.checkpoints.file_kinds import recognize
 from tensorhub_contracts.checkpoints.geometry import BITS, Dtype, TensorEntry, are_sizes, byte_length, write_shape
 from tensorhub_contracts.checkpoints.json_members import LONGEST_VALUE, LongValueError, Members
 from tensorhub_contracts.checkpoints.paths import last_name
@@ -65,9 +65,9 @@ class _Diagnosis:
             entries, metadata = decoded
             self._places(entries)
         elif self.raw[:1] != b"{":
-            kind = recognize(self.raw[:64])
-            found = f"{bytes(self.raw[:8])!r}" + (f": {kind}" if kind else "")
-            self.refuse("header-json", self.name, "a JSON object that begins with '{'", found)
+            kind = recognize(self.raw)
+            found = f"{bytes(self.raw[:8])!r}" + (f": {kind.words}" if kind else "")
+            self.refuse("header-json", self.name, "a JSON object that begins with '{'", found, kind.remedy if kind else _REWRITE)
         else:
             try:
                 metadata = self._members(Members.of(self.raw), entries)

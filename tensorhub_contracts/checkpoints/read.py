@@ -9,7 +9,7 @@ from typing import Any
 
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
 from tensorhub_contracts.checkpoints.config_files import DeclarationSource, declared_in_metadata, read_declarations
-from tensorhub_contracts.checkpoints.files import exists_or_dangles, folder_unreadable
+from tensorhub_contracts.checkpoints.files import exists_or_dangles, folder_unreadable, require_finished
 from tensorhub_contracts.checkpoints.geometry import Geometry
 from tensorhub_contracts.checkpoints.header import Header, Source, read_header
 from tensorhub_contracts.checkpoints.header_metadata import declared_in_headers
@@ -46,12 +46,15 @@ def read_checkpoint(source: Source, component: str = "", *, progress: Progress |
     except OSError as error:
         raise folder_unreadable(folder_of(path), error) from error
     if not mode:
-        raise _not_there(path, "nothing at that path")
+        raise _not_there(path, "nothing at that path", os.fspath(source))
     if not stat.S_ISDIR(mode):
         if component:
             raise _no_components(path, component)
         return _read_single_file(path, visit)
+    require_finished(path)
     folder = component_folder(path, component)
+    if folder != path:
+        require_finished(folder)
     shard_set = find_shards(folder)
     headers, violations, unlisted, agreed = _read_headers(folder, shard_set, progress, visit)
     violations = [*shard_set.missing, *violations]
@@ -73,6 +76,7 @@ def _read_single_file(path: str, visit: Visit | None) -> Checkpoint:
         raise Refusal(
             [Violation(code="shards-incomplete", object=name, expected="a whole checkpoint", found=found, remedy=remedy, shard=path)]
         )
+    require_finished(folder_of(path))
     header = read_header(path)
     _show(header, visit)
     declarations, config, size = read_declarations(folder_of(path))
@@ -89,7 +93,8 @@ def _read_headers(
 ) -> tuple[dict[str, Header], list[Violation], int, bool]:
     """Read every header; return them, what is wrong with them, how much more is, and whether the index agrees with all of them.
 
-    The index agrees if it puts every tensor of a header into that shard, and names as many tensors as there are.
+    The index agrees if it puts every tensor of a header into that shard, and names as many tensors as there are. It says
+    nothing of shards beside it: they must hold other tensors.
     """
     headers: dict[str, Header] = {}
     violations: list[Violation] = []
@@ -100,16 +105,19 @@ def _read_headers(
     for number, shard in enumerate(shard_set.shards, 1):
         try:
             headers[shard] = header = read_header(prefix + shard, name=shard)
-            agreed = agreed and set(map(weight_map.get, header.tensors)) <= {shard}
+            listed = {None} if shard in shard_set.beside else {shard}
+            agreed = agreed and set(map(weight_map.get, header.tensors)) <= listed
             _show(header, visit)
         except Refusal as refusal:
+            agreed = False
             if len(violations) < MOST_VIOLATIONS:
                 violations += refusal.violations
             else:
                 unlisted += len(refusal.violations)
         if progress is not None:
             progress(number, len(shard_set.shards))
-    return headers, violations, unlisted, agreed and len(weight_map) == sum(len(header.tensors) for header in headers.values())
+    indexed = sum(len(header.tensors) for shard, header in headers.items() if shard not in shard_set.beside)
+    return headers, violations, unlisted, agreed and len(weight_map) == indexed
 
 
 def _assemble(
@@ -133,8 +141,8 @@ def _assemble(
     twice: dict[str, tuple[str, ...]] = {}
     disagreeing: list[Violation] = []
     shard_of: Mapping[str, str] = {}
-    if weight_map is not None and agreed:
-        shard_of = weight_map
+    if weight_map is not None and agreed and len(shard_set.beside) <= 1:
+        shard_of = {**weight_map, **_tensors_of(shard_set.beside, headers)} if shard_set.beside else weight_map
     elif len(headers) == len(shard_set.shards) and not shard_set.missing:  # else what the unread shards hold is unknown
         twice = _held_twice(headers) if len(headers) > 1 else {}
         shard_of, disagreeing = _settle(headers, twice, shard_set)
@@ -154,6 +162,7 @@ def _assemble(
         index_name=shard_set.index_name,
         extra_files=shard_set.extra,
         held_twice=twice,
+        unindexed=shard_set.beside if weight_map is not None else (),
         bytes_read=sum(8 + header.length for header in headers.values()) + shard_set.index_size + config_size,
     )
 
@@ -163,16 +172,22 @@ def _settle(
 ) -> tuple[Mapping[str, str], list[Violation]]:
     """Return where each tensor lies, and what is wrong with that.
 
-    The index decides on tensors that lie in two shards; without one they are refused.
+    The index decides on tensors that lie in two of its shards; without one, or in a shard beside it, they are refused.
     """
-    shard_of = {tensor: shard for shard, header in headers.items() for tensor in header.tensors}
-    weight_map = shard_set.weight_map
+    shard_of = _tensors_of(headers, headers)
+    weight_map, beside = shard_set.weight_map, frozenset(shard_set.beside)
     if weight_map is None:
         return shard_of, [_twice_violation(tensor, holders) for tensor, holders in twice.items()]
-    violations = disagreements(weight_map, shard_of, twice, name=shard_set.index_name)
+    violations = [_twice_violation(tensor, holders) for tensor, holders in twice.items() if not beside.isdisjoint(holders)]
+    listed = {**_tensors_of(beside, headers), **weight_map}
+    violations += disagreements(listed, shard_of, twice, name=shard_set.index_name)
     if not violations:
         shard_of.update((tensor, weight_map[tensor]) for tensor in twice)
     return shard_of, violations
+
+
+def _tensors_of(shards: Iterable[str], headers: Mapping[str, Header]) -> dict[str, str]:
+    return {tensor: shard for shard in shards for tensor in headers[shard].tensors}
 
 
 def _held_twice(headers: Mapping[str, Header]) -> dict[str, tuple[str, ...]]:
@@ -187,20 +202,24 @@ def _twice_violation(tensor: str, holders: tuple[str, ...]) -> Violation:
     return Violation(code="tensor-duplicate", object=tensor, expected="each tensor in one shard", found=f"it in {', '.join(holders)}")
 
 
-def _not_there(path: str, found: str) -> Refusal:
+def _not_there(path: str, found: str, given: str = "") -> Refusal:
+    """Return the refusal for a path that leads nowhere; `given` is how the caller wrote it."""
+    from tensorhub_contracts.checkpoints.unfinished import with_unfinished  # only for paths that lead nowhere
+    from tensorhub_contracts.checkpoints.wrong_places import nothing_at
+
     if exists_or_dangles(path) and os.path.islink(path):
         found = f"a link to {os.readlink(path)}, which does not exist"
-        return Refusal([Violation(code="file-broken-link", object=path, expected="a file or a folder", found=found)])
-    return Refusal(
-        [
-            Violation(
-                code="checkpoint-not-found",
-                object=path,
-                expected="a folder or a .safetensors file",
-                found=found,
-            )
-        ]
-    )
+        violation = Violation(code="file-broken-link", object=path, expected="a file or a folder", found=found)
+    else:
+        looks_like, remedy = nothing_at(given)
+        violation = Violation(
+            code="checkpoint-not-found",
+            object=given if looks_like else path,
+            expected="a folder or a .safetensors file",
+            found=f"{found}; it looks like {looks_like}" if looks_like else found,
+            remedy=remedy,
+        )
+    return Refusal([with_unfinished(violation, folder_of(path), of=last_name(path))])
 
 
 def _no_components(name: str, component: str) -> Refusal:

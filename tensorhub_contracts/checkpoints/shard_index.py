@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from tensorhub_contracts.checkpoints.files import recognize
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.strict_json import Duplicates, JsonFault, brief, parse_json
 
@@ -107,14 +106,17 @@ def _is_utf8(text: bytes) -> bool:
 
 
 def _parse_strict(text: bytes, name: str, violations: list[Violation]) -> dict[str, str]:
-    def refuse(code: str, obj: str, expected: str, found: str) -> None:
-        violations.append(Violation(code=code, object=obj, expected=expected, found=found, shard=name))
+    def refuse(code: str, obj: str, expected: str, found: str, remedy: str = "") -> None:
+        violations.append(Violation(code=code, object=obj, expected=expected, found=found, remedy=remedy, shard=name))
 
     try:
         index: Any = parse_json(text)
     except JsonFault as fault:
-        kind = recognize(text[:64]) if text[:1] != b"{" else ""
-        refuse("index-json", name, "strict UTF-8 JSON", f"{kind}; {fault}" if kind else str(fault))
+        from tensorhub_contracts.checkpoints.file_kinds import LONG_SAMPLE, recognize  # only for what is no JSON
+
+        kind = recognize(text[:LONG_SAMPLE]) if text[:1] != b"{" else None
+        found = f"{kind.words}; {fault}" if kind else str(fault)
+        refuse("index-json", name, "strict UTF-8 JSON", found, kind.remedy if kind else "")
         return {}
     weight_map = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(weight_map, dict) or not weight_map:

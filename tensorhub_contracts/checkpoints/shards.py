@@ -1,4 +1,7 @@
-"""Finds which files of a folder are the checkpoint: by its index, as numbered shards, or as a single file."""
+"""Finds which files of a folder are the checkpoint: by its index, as numbered shards, or as a single file.
+
+Files named `mtp*.safetensors` beside one of these belong to it: multi-token prediction modules that were written by themselves.
+"""
 
 from __future__ import annotations
 
@@ -8,25 +11,27 @@ from typing import Final
 
 import attrs
 
-from tensorhub_contracts.checkpoints.files import INDEX_SIZE_LIMIT, exists_or_dangles, known_folder, list_folder, read_json_file
+from tensorhub_contracts.checkpoints.files import INDEX_SIZE_LIMIT, exists_or_dangles, list_folder, read_json_file
 from tensorhub_contracts.checkpoints.paths import inside, mode_of
 from tensorhub_contracts.checkpoints.shard_index import NUMBERED, missing_numbers, parse_index
+from tensorhub_contracts.checkpoints.unfinished import with_unfinished
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.readable import Readable
 
 #: The base names that libraries look for first.
 CANONICAL: Final = ("model", "diffusion_pytorch_model")
 
-_NOT_SAFETENSORS: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".gguf", ".msgpack", ".h5", ".onnx")
 _INDEX = ".safetensors.index.json"
+_PREDICTION: Final = "mtp"
 
 
 @attrs.frozen(repr=False)
 class ShardSet(Readable):
     """The shards that make a checkpoint, in order; `weight_map` is the index, if there is one.
 
-    `extra` names the safetensors files and indexes that lie in the folder and are not part of it: they are reported
-    and never read. `missing` has a violation for each shard that the index names and that is not there.
+    `beside` are those of the shards that hold multi-token prediction and that no index lists. `extra` names the safetensors
+    files and indexes that lie in the folder and are not part of it: they are reported and never read. `missing` has a
+    violation for each shard that the index names and that is not there.
     """
 
     shards: tuple[str, ...]
@@ -35,6 +40,7 @@ class ShardSet(Readable):
     extra: tuple[str, ...] = ()
     index_size: int = 0
     missing: tuple[Violation, ...] = ()
+    beside: tuple[str, ...] = ()
 
 
 def find_shards(folder: str) -> ShardSet:
@@ -42,42 +48,55 @@ def find_shards(folder: str) -> ShardSet:
     names = list_folder(folder)
     indexes = [name for name in names if name.endswith(_INDEX)]
     files = [name for name in names if name.endswith(".safetensors")]
-    index = _preferred(indexes, _INDEX)
+    predicting = _predicting(files)
+    own = [name for name in indexes if not (predicting and name.startswith(_PREDICTION))]
+    index = _preferred(own, _INDEX)
     if index:
         return _by_index(folder, index, indexes, files)
-    if len(indexes) > 1:
-        raise _ambiguous(folder, indexes)
+    if len(own) > 1:
+        raise _ambiguous(folder, own)
     if not files:
         raise _no_weights(folder, names)
+    files = [name for name in files if name not in predicting]
     numbered = {name: matched for name in files if (matched := NUMBERED.match(name))}
     single = [name for name in files if name not in numbered]
     if not numbered:
         chosen = _preferred(single, ".safetensors")
         if not chosen:
             raise _ambiguous(folder, single)
-        return ShardSet((chosen,), extra=tuple(name for name in single if name != chosen))
+        extra = tuple(name for name in (*indexes, *single) if name != chosen)
+        return ShardSet((chosen, *predicting), extra=extra, beside=_whole(folder, predicting))
     families = {(matched[1], int(matched[3])) for matched in numbered.values()}
     if len(families) > 1 or any(f"{base}.safetensors" in single for base in (*CANONICAL, *(each[0] for each in families))):
         raise _ambiguous(folder, files)
-    ((base, count),) = families
-    numbers = {int(matched[2]) for matched in numbered.values()}
-    absent = missing_numbers(numbers, count)
-    if absent or len(numbers) != len(numbered) or len(numbers) != count:
-        found = f"number {absent} missing" if absent else f"{len(numbered)} files"
-        remedy = "Download the missing shards; an index file would prove which tensors they hold."
-        raise Refusal(
-            [
-                Violation(
-                    code="shards-incomplete",
-                    object=f"{base}-*-of-{count}",
-                    expected=f"{count} numbered shards",
-                    found=found,
-                    remedy=remedy,
-                    shard=folder,
-                )
-            ]
-        )
-    return ShardSet(tuple(numbered), extra=tuple(single))
+    return ShardSet((*_whole(folder, tuple(numbered)), *predicting), extra=(*indexes, *single), beside=_whole(folder, predicting))
+
+
+def _predicting(files: list[str]) -> tuple[str, ...]:
+    """Return the files of multi-token prediction, if there are others beside them."""
+    found = tuple(name for name in files if name.startswith(_PREDICTION))
+    return found if len(found) < len(files) else ()
+
+
+def _whole(folder: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of shards. Raises `Refusal` if those that are numbered are not all there."""
+    families: dict[tuple[str, int], list[int]] = {}
+    for name in names:
+        if matched := NUMBERED.match(name):
+            families.setdefault((matched[1], int(matched[3])), []).append(int(matched[2]))
+    for (base, count), numbers in families.items():
+        absent = missing_numbers(set(numbers), count)
+        if absent or len(set(numbers)) != len(numbers) or len(numbers) != count:
+            violation = Violation(
+                code="shards-incomplete",
+                object=f"{base}-*-of-{count}",
+                expected=f"{count} numbered shards",
+                found=f"number {absent} missing" if absent else f"{len(numbers)} files",
+                remedy="Download the missing shards; an index file would prove which tensors they hold.",
+                shard=folder,
+            )
+            raise Refusal([with_unfinished(violation, folder)])
+    return names
 
 
 def _by_index(folder: str, index: str, indexes: list[str], files: list[str]) -> ShardSet:
@@ -85,8 +104,10 @@ def _by_index(folder: str, index: str, indexes: list[str], files: list[str]) -> 
     weight_map, named = parse_index(text, name=index, files=files)
     unreached = [shard for shard in named if shard not in files or not _leads_somewhere(inside(folder, shard))]
     missing = tuple(_missing(folder, shard, index) for shard in unreached)
-    extra = tuple(name for name in (*indexes, *files) if name != index and name not in named)
-    return ShardSet(tuple(shard for shard in named if shard not in unreached), index, weight_map, extra, len(text), missing)
+    beside = _whole(folder, tuple(name for name in _predicting(files) if name not in named))
+    extra = tuple(name for name in (*indexes, *files) if name not in (index, *named, *beside))
+    reached = [shard for shard in named if shard not in unreached]
+    return ShardSet((*reached, *beside), index, weight_map, extra, len(text), missing, beside)
 
 
 def _leads_somewhere(path: str) -> bool:
@@ -101,7 +122,7 @@ def _missing(folder: str, shard: str, index: str) -> Violation:
     code, found = "index-shard-missing", "nothing at that path"
     if exists_or_dangles(path) and os.path.islink(path):
         code, found = "file-broken-link", f"a link to {os.readlink(path)}, which does not exist"
-    return Violation(code=code, object=shard, expected=f"the shard that {index} names", found=found, shard=index)
+    return with_unfinished(Violation(code=code, object=shard, expected=f"the shard that {index} names", found=found, shard=index), folder)
 
 
 def _preferred(names: list[str], ending: str) -> str:
@@ -127,28 +148,21 @@ def _ambiguous(folder: str, names: list[str]) -> Refusal:
 
 
 def _no_weights(folder: str, names: list[str]) -> Refusal:
-    others = [name for name in names if name.endswith(_NOT_SAFETENSORS)]
-    remedy = "Point at the folder that holds the .safetensors files."
+    from tensorhub_contracts.checkpoints.file_kinds import kind_by_name, remedies  # only for folders without weights
+    from tensorhub_contracts.checkpoints.wrong_places import holds_none
+
+    elsewhere = False
+    others = {name: kind for name in names if (kind := kind_by_name(name)) is not None}
     if others:
-        found = f"only {', '.join(others[:5])}; files of these kinds are never opened"
-        remedy = "Convert the weights to safetensors where they were made: a pickle can run code when it is opened."
-    elif "snapshots" in names:
-        snapshots_folder = inside(folder, "snapshots")
-        listed = list_folder(snapshots_folder) if known_folder(snapshots_folder) else []
-        revisions = [name for name in listed if known_folder(inside(snapshots_folder, name))]
-        snapshots = ", ".join(revisions[:5])
-        found = f"a hub cache with the snapshots {snapshots}" if revisions else "a hub cache without a snapshot"
-        remedy = f"Point at a snapshot, for example {inside(snapshots_folder, revisions[0])}." if revisions else "Download a snapshot."
+        found = f"only {', '.join(list(others)[:5])}; files of these kinds are never opened"
+        remedy = remedies(others.values())
     else:
-        found = "no .safetensors file"
-    return Refusal(
-        [
-            Violation(
-                code="checkpoint-without-weights",
-                object=folder,
-                expected="a checkpoint in safetensors files",
-                found=found,
-                remedy=remedy,
-            )
-        ]
+        found, remedy, elsewhere = holds_none(folder, names)
+    violation = Violation(
+        code="checkpoint-without-weights",
+        object=folder,
+        expected="a checkpoint in safetensors files",
+        found=found or "no .safetensors file",
+        remedy=remedy or "Point at the folder that holds the .safetensors files.",
     )
+    return Refusal([violation if elsewhere else with_unfinished(violation, folder)])

@@ -18,7 +18,7 @@ import click
 
 from tensorhub_contracts._version import __version__
 from tensorhub_contracts.errors import FaultError, OutputError, PluginError, PluginSelectionError, Refusal
-from tensorhub_contracts.plugins.answer_stream import keep_answers_apart
+from tensorhub_contracts.plugins.answer_stream import is_ours, keep_answers_apart
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -151,6 +151,7 @@ def tensorhub() -> None:
 
 def main() -> NoReturn:
     """Run the command line and exit."""
+    is_ours()
     code, message = _run()
     if message:
         with contextlib.suppress(OSError):  # where nothing can be said, the exit code still says it

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import click
 
@@ -17,13 +16,13 @@ from tensorhub_contracts.reports.printable import printable
 
 
 @click.command("artifact")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=click.Path())
 @click.option(
     "--component", default="", metavar="NAME", help="Record only this component of a pipeline; without it, each that holds weights."
 )
 @click.option("--contract", type=HandleType(), help="Accept exactly this contract, and refuse every other.")
 @output_option(("text", "json"))
-def command(path: Path, component: str, contract: str | None, outputs: tuple[Output, ...]) -> None:
+def command(path: str, component: str, contract: str | None, outputs: tuple[Output, ...]) -> None:
     """Prove the checkpoint at PATH and write the record of it: what a hub stores and compares with images.
 
     The record holds, for each component, contract, digest, headers digest, units and floors, and is the same wherever

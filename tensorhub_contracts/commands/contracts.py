@@ -95,7 +95,10 @@ def _lines(contract: Contract, registry: Registry) -> Iterator[str]:
         yield from _form(form)
     rule = contract.unquantized
     yield f"  unquantized matrices {', '.join(rule.matrix_dtypes)}; vectors {', '.join(rule.vector_dtypes)}"
-    if not contract.declares:
+    yield from (f"  marker     {each.name}  {' or '.join(each.dtypes)}" for each in contract.marker)
+    if contract.declares:
+        yield f"  undeclared {contract.when_undeclared}"
+    else:
         yield "  declared   by nothing: a quantization declaration is a refusal"
     for declared in contract.declares:
         yield from _declared(declared)
@@ -116,6 +119,8 @@ def _declared(declared: Declares) -> Iterator[str]:
         value = (
             "null"
             if each.null
+            else f"no keys but {', '.join(each.keys)}"
+            if each.keys
             else " or ".join(map(str, each.any_of)) or (list(each.equals) if isinstance(each.equals, tuple) else each.equals)
         )
         yield f"    {each.key} = {value}" + ("  (if present)" if each.optional or each.absent else "")

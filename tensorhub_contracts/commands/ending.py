@@ -41,4 +41,7 @@ def _flushed(code: int) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
             if code == 0:
                 code = EXIT_UNREAD if isinstance(error, BrokenPipeError) else EXIT_FAULT
+                if code == EXIT_FAULT and stream is sys.stdout:
+                    with contextlib.suppress(OSError):
+                        os.write(2, f"Error: standard output cannot be written: {error.strerror}\n".encode())
     return code

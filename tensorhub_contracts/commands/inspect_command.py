@@ -30,7 +30,9 @@ def inspect_path(source: str | os.PathLike[str], component: str, contract: str |
     path = plain_path(source)
     try:
         if not exists_or_dangles(path):
-            raise click.UsageError(f"there is nothing at {path}")
+            from tensorhub_contracts.checkpoints.wrong_places import words_for_nothing_at
+
+            raise click.UsageError(words_for_nothing_at(source))
         names = (component,) if component or not is_folder(path) else weight_components(path) or ("",)
     except (Refusal, OSError):
         names = ("",)  # inspecting the root says what is wrong with it

@@ -34,7 +34,7 @@ def identify(checkpoint: Checkpoint, registry: Registry, groups: TensorGroups, w
     violations = list(alone)
     exclusions = ExclusionReport()
     if not alone:
-        if candidates.quantized or checkpoint.declarations:
+        if checkpoint.declarations:
             exclusions = _exclusions(candidates)
         violations += declaration_violations(candidates.declared, contract)
         violations += undeclared_violations(candidates, contract)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from tensorhub_contracts.checkpoints.adapters import adapter_violation
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
 from tensorhub_contracts.checkpoints.config_files import declared_in
 from tensorhub_contracts.checkpoints.header import Header, Source
@@ -47,6 +48,9 @@ def inspect(
             checkpoint = read_checkpoint(source, component, progress=progress, visit=grouping.add)
         except Refusal as refusal:
             return refused(source, component, refusal, nearest=wanted.handle if wanted else None)
+        adapter = adapter_violation(checkpoint, on_disk=isinstance(source, str | os.PathLike))
+        if adapter is not None:
+            return refused(source, component, Refusal([adapter]), checkpoint=checkpoint)
         # If a tensor is held twice, the grouping saw both copies, and only one counts.
         groups = group_tensors(checkpoint.tensors, registry.sidecar_names) if checkpoint.held_twice else grouping.finish()
         inspection = identify(checkpoint, registry, groups, wanted)
@@ -96,7 +100,9 @@ def inspect_planned(
     return identify(checkpoint, registry, groups, None)
 
 
-def refused(source: Source, component: str, refusal: Refusal, *, nearest: str | None = None) -> Inspection:
+def refused(
+    source: Source, component: str, refusal: Refusal, *, nearest: str | None = None, checkpoint: Checkpoint | None = None
+) -> Inspection:
     """Return the inspection of a checkpoint that was refused before its layout could be judged."""
     path = os.fspath(source) if isinstance(source, str | os.PathLike) else str(getattr(source, "name", "(bytes)"))
     return Inspection(
@@ -106,4 +112,5 @@ def refused(source: Source, component: str, refusal: Refusal, *, nearest: str | 
         digest=None,
         nearest=nearest or refusal.nearest,
         violations=refusal.violations,
+        checkpoint=checkpoint,
     )

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from tensorhub_contracts.checkpoints.geometry import WIDE_FLOAT
 from tensorhub_contracts.inspection.candidates import Candidates
 from tensorhub_contracts.inspection.declared.exclusions import ExclusionReport
+from tensorhub_contracts.inspection.remarks.optional_sidecars import sidecar_gaps
+from tensorhub_contracts.inspection.remarks.undeclared import tied_heads, undeclared_matrices
 from tensorhub_contracts.inspection.units.unit_matching import UnitLayout
 from tensorhub_contracts.inspection.unquantized import matrix_dtypes
 from tensorhub_contracts.registry.contract import NOT_PROVABLE, Contract
@@ -17,7 +19,8 @@ def proved(candidates: Candidates, contract: Contract, units: int) -> Iterator[s
     checkpoint = candidates.checkpoint
     yield f"container: {_count(len(checkpoint.headers), 'shard')}, every payload tiled by its tensors without holes or overlaps"
     if checkpoint.index_name:
-        yield f"index: {checkpoint.index_name} and the headers agree on all {_count(checkpoint.tensor_count, 'tensor')}"
+        unindexed = sum(len(checkpoint.headers[shard].tensors) for shard in checkpoint.unindexed)
+        yield f"index: {checkpoint.index_name} and the headers agree on all {_count(checkpoint.tensor_count - unindexed, 'tensor')}"
     if not contract.quantized:
         counts = matrix_dtypes(candidates.groups)
         what = "matrix" if any(len(each.shape) > 1 for each in candidates.groups.unquantized.values()) else "tensor"
@@ -58,14 +61,17 @@ def notes(candidates: Candidates, contract: Contract, exclusions: ExclusionRepor
         yield f"no decoder installed here reads {contract.handle}: to prove it needs none, to load it does.{registry.unavailable_note}"
     if checkpoint.extra_files:
         yield f"not part of the checkpoint and not read: {_some(checkpoint.extra_files)}"
+    if checkpoint.unindexed:
+        yield f"not in the index and judged with the others, for multi-token prediction: {_some(checkpoint.unindexed)}"
     if checkpoint.held_twice:
         yield f"in two shards, the index decides: {_some(checkpoint.held_twice)}"
     if groups.cache_scales:
         yield f"{_count(len(groups.cache_scales), 'key or value cache scale')}: no weight scales, left alone: {_some(groups.cache_scales)}"
-    yield from _exclusion_notes(exclusions)
+    yield from _exclusion_notes(candidates, exclusions)
     if candidates.quantized:
         yield from _expert_gaps(name for names in groups.quantized.values() for name in names)
         yield from _declared_layers(candidates)
+        yield from sidecar_gaps(candidates, contract)
     dtypes = set(_scale_dtypes(candidates, contract))
     for source in checkpoint.declarations:
         if source.content.get("scale_fmt") == "ue8m0" and not dtypes.isdisjoint(WIDE_FLOAT):
@@ -80,20 +86,22 @@ def _scale_dtypes(candidates: Candidates, contract: Contract) -> Iterator[str]:
             yield judgement.scale_dtype
 
 
-def _exclusion_notes(report: ExclusionReport) -> Iterator[str]:
+def _exclusion_notes(candidates: Candidates, report: ExclusionReport) -> Iterator[str]:
     entries = f"{report.entries:,} exclusion entries"
-    if report.entries and not report.matched:
+    unmatched = tuple(entry for entry in report.unmatched if entry not in tied_heads(candidates.checkpoint.config))
+    if unmatched and not report.matched and not report.not_evaluated:
         yield f"0 of {entries} match any tensor: configuration and tree may come from different exports"
-    elif report.unmatched:
-        yield f"{len(report.unmatched)} of {entries} match no tensor: {_some(report.unmatched)}"
+    elif unmatched:
+        yield f"{len(unmatched)} of {entries} match no tensor: {_some(unmatched)}"
     for entry, name in report.contradicted[:5]:
         yield f"exclusion entry {entry!r} is contradicted by the bytes: {name} is quantized, and is read as such"
     if report.by_suffix:
         yield f"exclusion entries matched by suffix, not from the first segment: {_some(report.by_suffix)}"
-    if report.unlisted:
-        yield f"unquantized and not declared as such, kept as they are: {_some(report.unlisted)}"
+    undeclared = undeclared_matrices(report, candidates.checkpoint, candidates.groups)
+    if undeclared:
+        yield f"unquantized and not declared as such, kept as they are: {_some(undeclared)}"
     if report.not_evaluated:
-        yield f"exclusion patterns not evaluated, because they could take unbounded time: {_some(report.not_evaluated)}"
+        yield f"exclusion patterns not evaluated (unbounded time, or classes of characters): {_some(report.not_evaluated)}"
 
 
 def _expert_gaps(names: Iterable[str]) -> Iterator[str]:

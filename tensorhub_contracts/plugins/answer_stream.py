@@ -14,6 +14,7 @@ from typing import Final
 class _Place:
     """Whether answers are to be kept apart, and the descriptor that they go to since they are."""
 
+    ours = False
     wanted = False
     descriptor = -1
 
@@ -21,9 +22,14 @@ class _Place:
 _PLACE: Final = _Place()
 
 
+def is_ours() -> None:
+    """Say that this process is there to run a command, and that nobody else uses its standard output."""
+    _PLACE.ours = True
+
+
 def keep_answers_apart() -> None:
-    """Say that this process runs a command of our own, and that nothing but its answer belongs on standard output."""
-    _PLACE.wanted = True
+    """Say that the command is one of our own, and that nothing but its answer belongs on standard output."""
+    _PLACE.wanted = _PLACE.ours
 
 
 def set_apart() -> bool:

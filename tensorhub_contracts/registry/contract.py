@@ -282,6 +282,7 @@ class OwnedContractsFile(Readable):
 #: What headers cannot show, by the word that contracts use for it.
 NOT_PROVABLE: Final = {
     "values": "the values: scales that are zero, negative or not finite, and NaN codes, are seen only when bytes are read",
+    "dense-values": "the values: whether some are NaN or infinite is seen only when bytes are read",
     "scale-direction": "the direction of the scale: that it multiplies is part of the contract, not of the headers",
     "grid-orientation": "the orientation of a scale grid with as many blocks down as across: it has the same shape transposed",
     "member-origins": "where members begin inside a fused weight: the contract counts blocks from row 0 of the stored tensor",

@@ -10,6 +10,7 @@ import attrs
 from tensorhub_contracts.errors import Violation
 from tensorhub_contracts.inspection.prefixes import is_multi_token_prediction, layer_count, prefix_of
 from tensorhub_contracts.inspection.result import Inspection
+from tensorhub_contracts.inspection.units.tensor_groups import Sidecar
 from tensorhub_contracts.readable import Readable
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class PrefixRow(Readable):
 
 @attrs.frozen(repr=False)
 class GridRow(Readable):
-    """How many units share one geometry."""
+    """How many units share one layout; `sidecars` are those beside the scale. No two rows are equal in all but their count."""
 
     weight_dtype: str
     weight_shape: tuple[int, ...]
@@ -38,6 +39,9 @@ class GridRow(Readable):
     grid: tuple[int, ...]
     units: int
     orientation_shown: bool
+    form: str
+    scale_name: str
+    sidecars: tuple[Sidecar, ...]
 
 
 @attrs.frozen(repr=False)
@@ -79,10 +83,20 @@ def prefix_rows(inspection: Inspection) -> tuple[PrefixRow, ...]:
 
 
 def grid_rows(inspection: Inspection) -> tuple[GridRow, ...]:
-    """Return a row for each geometry of the units, the most frequent first."""
+    """Return a row for each layout of the units, the most frequent first."""
     rows = sorted(inspection.units_of.items(), key=lambda item: (-len(item[1]), item[0].weight_shape))
     return tuple(
-        GridRow(layout.weight_dtype, layout.weight_shape, layout.scale_dtype, layout.grid, len(names), layout.orientation_shown)
+        GridRow(
+            weight_dtype=layout.weight_dtype,
+            weight_shape=layout.weight_shape,
+            scale_dtype=layout.scale_dtype,
+            grid=layout.grid,
+            units=len(names),
+            orientation_shown=layout.orientation_shown,
+            form=layout.form,
+            scale_name=layout.scale_name,
+            sidecars=tuple(each for each in layout.sidecars if each.name != layout.scale_name),
+        )
         for layout, names in rows
     )
 

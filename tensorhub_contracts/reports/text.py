@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from tensorhub_contracts.checkpoints.geometry import write_shape
 from tensorhub_contracts.inspection.result import Inspection
+from tensorhub_contracts.reports.grid_table import grid_table
 from tensorhub_contracts.reports.printable import printable
 from tensorhub_contracts.reports.summary import PrefixRow, ViolationGroup, grid_rows, prefix_rows, size_in_words, violation_groups
 
@@ -95,17 +95,8 @@ def _tables(inspection: Inspection, prefixes: tuple[PrefixRow, ...]) -> Iterator
         yield from _table(("prefix", "tensors", "units", "unquantized", "unquantized dtypes"), rows, "lrrrl", _PREFIXES_SHOWN)
     grids = grid_rows(inspection)
     if grids:
-        rows_of_grids = [
-            (
-                f"{row.weight_dtype} {write_shape(row.weight_shape)}",
-                f"{row.scale_dtype} {write_shape(row.grid)}" if row.scale_dtype else "none",
-                f"{row.units:,}",
-                "" if row.orientation_shown else "orientation not shown",
-            )
-            for row in grids
-        ]
         yield ""
-        yield from _table(("weight", "scale", "units", ""), rows_of_grids, "llrl", _GRIDS_SHOWN)
+        yield from _table(*grid_table(grids), _GRIDS_SHOWN)
 
 
 def _table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]], sides: str, limit: int) -> Iterator[str]:

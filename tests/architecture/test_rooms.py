@@ -18,6 +18,7 @@ PACKAGES = ("tensorhub_contracts", "decoders/tensorhub_decoders", "cuda/tensorhu
 
 #: What reads a file, called as a function or as a method of a path, a module or a resource.
 READS = {"open", "fdopen", "pread", "preadv", "readv", "read_bytes", "read_text", "mmap", "memmap", "fromfile", "safe_open", "load_file"}
+READS |= {"open_regular", "open_file", "read_json_file"}  # which wait for no pipe
 
 #: What runs code by a name that is known at run time alone.
 RUNS = {"import_module", "__import__", "run_module", "run_path", "exec_module", "load_module"}
@@ -30,6 +31,7 @@ READERS = {
     "tensorhub_contracts/plugins/shipped_only.py": "metadata of installed distributions",
     "tensorhub_contracts/commands/__init__.py": "the null device, for a reader that has gone",
     "tensorhub_contracts/commands/ending.py": "the null device, for output that cannot be written",
+    "tensorhub_contracts/commands/document_files.py": "the documents that the user names",
     "decoders/tensorhub_decoders/reading.py": "payload of a proved checkpoint, whose header is compared with the proved one",
     "decoders/tensorhub_decoders/upcast/buffers.py": "no file: anonymous memory",
     "decoders/tensorhub_decoders/converting/shard_writing.py": "what it writes",

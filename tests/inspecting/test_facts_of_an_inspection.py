@@ -15,7 +15,7 @@ from tensorhub_contracts import inspect
 from tensorhub_contracts.errors import Refusal
 from tensorhub_contracts.inspection.derived import part_of, renamed
 from tensorhub_contracts.readable import Readable
-from tests.support.checkpoint_files import write_checkpoint
+from tests.support.checkpoint_files import shard_name, write_checkpoint, write_index, write_sparse
 from tests.support.trees import BLOCKWISE, Tree, bf16, fp8_config, judge, unit
 
 ROOMS = ("checkpoints", "registry", "inspection", "plugins")
@@ -78,6 +78,21 @@ def test_a_part_holds_what_was_asked_for_with_its_scales_in_the_order_of_the_sha
     assert [*part_of(whole, ["c.weight"]).groups.unquantized] == ["c.weight"]  # type: ignore[union-attr]  # of a proved one
     with pytest.raises(KeyError):
         part_of(whole, ["nothing"])
+
+
+def test_a_part_holds_once_what_the_whole_holds_twice(tmp_path: Path) -> None:
+    first, second = shard_name(1, 2), shard_name(2, 2)
+    write_sparse(tmp_path / first, {**bf16("shared.weight", 4, 8), **bf16("a.weight", 8, 8)})
+    write_sparse(tmp_path / second, {**bf16("b.weight", 8, 8), **bf16("shared.weight", 8, 8)})
+    write_index(tmp_path / "model.safetensors.index.json", {"a.weight": first, "b.weight": second, "shared.weight": second})
+    whole = inspect(tmp_path)
+    assert whole.checkpoint is not None
+    assert (whole.contract, whole.checkpoint.held_twice) == ("plain.bf16@1", {"shared.weight": (first, second)})
+    for names in (["a.weight"], ["shared.weight", "b.weight"]):
+        checkpoint = part_of(whole, names).checkpoint
+        assert checkpoint is not None
+        assert checkpoint.held_twice == {}
+        assert {name: geometry.shape for name, geometry in checkpoint.tensors.items()} == dict.fromkeys(names, (8, 8))
 
 
 def test_no_part_of_what_was_refused_and_any_may_be_renamed(tmp_path: Path) -> None:

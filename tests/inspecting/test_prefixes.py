@@ -41,6 +41,7 @@ def test_layers_are_counted_as_the_configuration_says(config: dict[str, object],
     ("name", "predicts"),
     [
         ("mtp.fc.weight", True),
+        ("mtp.weight", True),
         ("model.mtp.layers.0.fc.weight", True),
         ("model.mtp", False),
         ("model.layers.61.eh_proj.weight", True),

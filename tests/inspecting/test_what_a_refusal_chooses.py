@@ -123,7 +123,8 @@ def test_contracts_that_a_declaration_may_mean_are_listed_in_order(tmp_path: Pat
     inspection = judge(tmp_path, BODY, fp8_config(scale_fmt="ue8m0"), contract="plain.bf16@1")
     (violation,) = (each for each in inspection.violations if each.code == "contract-mismatch")
     assert violation.found.startswith(
-        "declared: deepseek.fp8-block@1, deepseek.fp8-ue8m0@1, hf.fp8-blockwise@1, qwen.fp8-blockwise-shared-table@1; bytes: units like .weight"
+        "declared: deepseek.fp8-block@1, deepseek.fp8-ue8m0@1, hf.fp8-blockwise@1, "
+        "qwen.fp8-blockwise-shared-table@1; bytes: units like .weight"
     )
 
 
@@ -175,6 +176,19 @@ def test_a_pattern_that_cannot_be_read_is_refused_and_hides_none_after_it(tmp_pa
         Fault("declaration-invalid", "config.json: quantization_config: re:["),
     )
     assert_accepted(judge(tmp_path, {**BODY, **bf16("head.weight", 8, 8)}, fp8_config(modules_to_not_convert=["re:head"])), BLOCKWISE)
+
+
+def test_a_list_of_modules_is_never_the_reason_to_take_another_export(tmp_path: Path) -> None:
+    """It changes no byte that is read: whoever repairs it needs no other checkpoint."""
+    inspection = judge(tmp_path, BODY, fp8_config(modules_to_not_convert=["re:["], ignore={"head": True}))
+    assert_refused(
+        inspection,
+        Fault("declaration-invalid", "config.json: quantization_config: re:["),
+        Fault("declaration-invalid", "config.json: quantization_config: ignore"),
+    )
+    assert {each.remedy for each in inspection.violations} == {
+        "Correct the entry in the configuration, or remove it: it never changes how bytes are read."
+    }
 
 
 def test_entries_that_the_bytes_contradict_are_listed_from_the_shortest(tmp_path: Path) -> None:

@@ -134,6 +134,15 @@ NORMATIVE: dict[str, Callable[[Table], object]] = {
     "requirement-value": lambda c: c["declares"][0]["require"][1].update(equals=[128, 64]),
     "requirement-optional": lambda c: c["declares"][0]["require"][0].update(optional=True),
     "requirement-absent": lambda c: c["declares"][0]["require"][1].update(absent=True),
+    "undeclared": lambda c: c.update(undeclared="allowed"),
+    "undeclared-if-unique": lambda c: c.update(undeclared="if-unique"),
+    "marker": lambda c: c.update(marker=[{"name": "mark", "dtypes": ["U8"], "shapes": [[0]]}]),
+    "marker-shape": lambda c: c.update(marker=[{"name": "mark", "dtypes": ["U8"], "shapes": [[2]]}]),
+    "required-form": lambda c: c["form"][0].update(required=True),
+    "padded-scale": lambda c: c["form"][0]["tensors"]["scale"].update(shapes=[["out/128^4", "in/128"]]),
+    "mixed": lambda c: c.update(unquantized={"matrix_dtypes": ["BF16", "F32"], "vector_dtypes": ["BF16"], "mixed": True}),
+    "modules": lambda c: c["declares"][0].update(modules="layers"),
+    "requirement-keys": lambda c: c["declares"][0]["require"].append({"key": "layers", "keys": ["format"]}),
     "requirement-any-of": lambda c: c["declares"][0]["require"][3].update(any_of=["e4m3"]),
 }
 

@@ -23,7 +23,7 @@ import attrs
 
 from tensorhub_cuda.catalog import ABI
 from tensorhub_cuda.errors import KernelUnavailable
-from tensorhub_cuda.nvrtc.cache_folder import cache_folder, remove_least_recently_used
+from tensorhub_cuda.nvrtc.cache_folder import cache_folder, folder_fault, remove_least_recently_used
 from tensorhub_cuda.nvrtc.compile import Cubin, architecture_name, compile_cubin, nvrtc_version, options_for
 from tensorhub_cuda.nvrtc.cubin import CubinDescription, CubinFile, read_cubin_file, write_cubin_file
 
@@ -77,6 +77,9 @@ def find_cubin(source: str, sm: int, folder: Path | None = None) -> FoundCubin:
     """
     folder = folder or cache_folder().path
     recipe = recipe_digest(source, architecture_name(sm), options_for(sm))
+    fault = folder_fault(folder) if folder else ""
+    if fault and not jit_disabled():
+        return _keep(compile_cubin(source, sm), recipe, None, not_kept=f"{folder}: {fault}")
     if jit_disabled():
         return _built_before(folder, recipe) or _refuse_disabled(architecture_name(sm), folder)
     try:
@@ -118,6 +121,8 @@ def _refuse_disabled(architecture: str, folder: Path | None) -> FoundCubin:
 def _built_before(folder: Path | None, recipe: str) -> FoundCubin | None:
     """Return the cubin of a recipe by the latest NVRTC that has a file for it."""
     before, after = cubin_file_name(recipe, "*").split("*")
+    if folder and folder_fault(folder):
+        return None
     try:
         names = [name for name in os.listdir(folder) if name.startswith(before) and name.endswith(after)] if folder else []
     except OSError:  # no folder, or not ours to read: nothing was built
@@ -150,11 +155,11 @@ def digest_of(code: bytes) -> str:
     return f"sha256:{hashlib.sha256(code).hexdigest()}"
 
 
-def _keep(cubin: Cubin, recipe: str, folder: Path | None) -> FoundCubin:
+def _keep(cubin: Cubin, recipe: str, folder: Path | None, *, not_kept: str = "") -> FoundCubin:
     """Write a cubin's file if that is possible, and return the cubin either way."""
-    path, not_kept = "", ""
+    path = ""
     if folder is None:
-        not_kept = cache_folder().unusable
+        not_kept = not_kept or cache_folder().unusable
     else:
         try:
             path = str(_write(cubin, recipe, folder, ahead_of_time=False))

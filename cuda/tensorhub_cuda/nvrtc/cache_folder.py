@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Final, Literal
 
 import attrs
 
-from tensorhub_cuda.nvrtc.cubin import UNFINISHED, read_cubin_file
+from tensorhub_cuda.nvrtc.cubin import UNFINISHED, is_trusted, read_cubin_file
 
 KERNEL_CACHE: Final = "TENSORHUB_KERNEL_CACHE"
 
@@ -20,6 +22,10 @@ BOUND_BYTES: Final = 256 << 20
 
 #: A file that was being written so long ago was left by a process that was killed.
 _STALE_SECONDS: Final = 3600
+
+#: What the cache's own files are called, whole and while they are written; nothing else in the folder is touched.
+_CUBIN_NAME: Final = re.compile(r"[0-9a-f]{64}\.nvrtc-[0-9]+(\.[0-9]+)*\.cubin")
+_UNFINISHED_NAME: Final = re.compile(rf"{_CUBIN_NAME.pattern}\.[a-z0-9_]+{re.escape(UNFINISHED)}")
 
 FolderState = Literal["ready", "read-only", "not made yet", "unusable"]
 
@@ -77,13 +83,15 @@ def cache_state() -> CacheState:
     if chosen.path is None:
         return CacheState("", chosen.chosen_by, "unusable", chosen.unusable, 0, 0, BOUND_BYTES)
     state, reason = _state_of(chosen.path)
-    sizes = [status.st_size for _, status in _files(chosen.path, ".cubin")]
+    sizes = [status.st_size for _, status in _files(chosen.path, _CUBIN_NAME)]
     return CacheState(str(chosen.path), chosen.chosen_by, state, reason, len(sizes), sum(sizes), BOUND_BYTES)
 
 
 def _state_of(folder: Path) -> tuple[FolderState, str]:
     """Return the state of a folder, and for a state that keeps no new file, why."""
     in_memory = "kernels that it does not hold are compiled again in every process"
+    if fault := folder_fault(folder):
+        return "unusable", f"{fault}: {in_memory}"
     if folder.is_dir():
         if not os.access(folder, os.R_OK | os.X_OK):
             return "unusable", f"this user may not read it: {in_memory}"
@@ -94,16 +102,28 @@ def _state_of(folder: Path) -> tuple[FolderState, str]:
     return "unusable", f"it cannot be made in {above}: {in_memory}"
 
 
+def folder_fault(folder: Path) -> str:
+    """Return why no cubin is taken from a folder that is there, nor put into it: others may write there; empty if all is well."""
+    try:
+        status = folder.stat()
+    except OSError:
+        return ""  # there is none, or reading it says what is wrong
+    if stat.S_ISDIR(status.st_mode) and not is_trusted(status):
+        who = "every user may write into it" if status.st_mode & stat.S_IWOTH else f"it is the folder of another user, {status.st_uid}"
+        return f"{who}, and a cubin is code that runs as this one"
+    return ""
+
+
 def remove_least_recently_used(folder: Path, *, keep: str, bound: int = BOUND_BYTES) -> None:
     """Remove files of cubins, those first that were used longest ago, until all together have at most `bound` bytes.
 
     Never the file `keep`, nor one that was built ahead of time. What another process holds loaded is in its memory, and does
     not miss its file. Also removes what a killed process left unfinished. What cannot be removed is left.
     """
-    for path, status in _files(folder, UNFINISHED):
+    for path, status in _files(folder, _UNFINISHED_NAME):
         if time.time() - status.st_mtime > _STALE_SECONDS:
             _unlink(path)
-    found = sorted(_files(folder, ".cubin"), key=lambda each: each[1].st_mtime_ns)
+    found = sorted(_files(folder, _CUBIN_NAME), key=lambda each: each[1].st_mtime_ns)
     total = sum(status.st_size for _, status in found)
     for path, status in found:
         if total <= bound:
@@ -118,12 +138,12 @@ def _built_ahead_of_time(path: Path) -> bool:
     return content is not None and content.description.ahead_of_time
 
 
-def _files(folder: Path, suffix: str) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield the regular files with a suffix; one that another process removes meanwhile is left out."""
+def _files(folder: Path, names: re.Pattern[str]) -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield the regular files whose names are of the cache's own making; one that another process removes meanwhile is left out."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             with contextlib.suppress(OSError):
-                if entry.name.endswith(suffix) and entry.is_file(follow_symlinks=False):
+                if names.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
                     yield Path(entry.path), entry.stat(follow_symlinks=False)
 
 

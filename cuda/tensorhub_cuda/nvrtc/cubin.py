@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import os
+import stat
 import tempfile
 from pathlib import Path
 from typing import Final
@@ -89,11 +90,25 @@ def _description_from_line(line: bytes) -> CubinDescription | None:
 
 
 def read_cubin_file(path: Path) -> CubinFile | None:
-    """Return what a file holds, or None if there is none that can be read, or it is not a whole, unaltered one of this format."""
+    """Return what a file holds, or None if there is none that can be read, or it is not a whole, unaltered one of this format.
+
+    A link, and a file that another user wrote or may write to, count as none.
+    """
     try:
-        return cubin_from_bytes(path.read_bytes())
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)  # a pipe keeps nobody waiting
     except OSError:
         return None
+    try:
+        with os.fdopen(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            return cubin_from_bytes(file.read()) if stat.S_ISREG(status.st_mode) and is_trusted(status) else None
+    except OSError:
+        return None
+
+
+def is_trusted(status: os.stat_result) -> bool:
+    """Whether nobody but this user and root can have put code into a file or a folder, which a digest does not show."""
+    return status.st_uid in (os.geteuid(), 0) and not status.st_mode & stat.S_IWOTH
 
 
 def write_cubin_file(path: Path, content: CubinFile) -> None:
@@ -103,7 +118,7 @@ def write_cubin_file(path: Path, content: CubinFile) -> None:
     """
     for_others = content.description.ahead_of_time
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o755 if for_others else 0o700)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, suffix=UNFINISHED)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.", suffix=UNFINISHED)
     temporary = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -12,6 +12,7 @@ import click
 
 from tensorhub_contracts.checkpoints.files import exists_or_dangles, known_folder
 from tensorhub_contracts.checkpoints.pipeline import weight_components
+from tensorhub_contracts.checkpoints.wrong_places import words_for_nothing_at
 from tensorhub_contracts.commands import EXIT_FAULT
 from tensorhub_contracts.commands.progress import progress_bar
 from tensorhub_contracts.errors import OutputError, Refusal, Violation
@@ -41,7 +42,7 @@ def inspect_source(path: Path, component: str, contract: str | None = None) -> I
     Raises a usage error if nothing is there, and `Refusal`: for a pipeline without a component, too, wherever its weights lie.
     """
     if not exists_or_dangles(path):
-        raise click.UsageError(f"there is nothing at {path}")
+        raise click.UsageError(words_for_nothing_at(path))
     if not component and known_folder(str(path)) and (names := weight_components(path)):
         found = f"a pipeline with the components {', '.join(names)}"
         remedy = "Pick one with --component NAME; to convert weights that lie in its root, give their file as SRC."

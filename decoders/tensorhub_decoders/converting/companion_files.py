@@ -14,7 +14,8 @@ from typing import Final
 import attrs
 
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
-from tensorhub_contracts.checkpoints.files import exists_or_dangles, recognize
+from tensorhub_contracts.checkpoints.file_kinds import SAMPLE, kind_by_name, recognize
+from tensorhub_contracts.checkpoints.files import exists_or_dangles, list_folder, open_file
 from tensorhub_contracts.checkpoints.pipeline import component_folder, weight_components
 from tensorhub_contracts.checkpoints.read import read_checkpoint
 from tensorhub_contracts.errors import Refusal, Violation
@@ -53,9 +54,17 @@ def companion_files(checkpoint: Checkpoint, others: Others, outdated: Collection
     that is a single file named by its path, only `config.json` is known to belong to it. Nor are those copied that are
     `outdated`: they declare a layout that the result is not in. If a component is converted,
     the files in the root of its pipeline and in `others` are sorted by the same rule; their shards are not in the result.
+    Raises `Refusal` (`companion-outside`) for links that leave the tree, see `require_inside`.
     """
     if not Path(checkpoint.path).is_dir():
+        require_inside(checkpoint, ["config.json"])
         return CompanionFiles((), ())
+    found = _all_companions(checkpoint, others, outdated)
+    require_inside(checkpoint, [*found.copied, f"{checkpoint.component}/config.json" if checkpoint.component else "config.json"])
+    return found
+
+
+def _all_companions(checkpoint: Checkpoint, others: Others, outdated: Collection[str]) -> CompanionFiles:
     own = {*checkpoint.headers, checkpoint.index_name, "config.json"}
     if not checkpoint.component:
         return _sorted(folder_of(checkpoint), "", own, outdated=outdated)
@@ -79,7 +88,7 @@ def other_components(checkpoint: Checkpoint) -> Others:
     root, own = Path(checkpoint.path), checkpoint.component
     if not own or not exists_or_dangles(root / MODEL_INDEX):
         return {}
-    found: dict[str, Checkpoint | None] = {each.name: None for each in sorted(root.iterdir()) if _is_component(root, each.name)}
+    found: dict[str, Checkpoint | None] = {name: None for name in list_folder(str(root)) if _is_component(root, name)}
     violations: list[Violation] = []
     for name in weight_components(root):
         if name != own:
@@ -98,10 +107,49 @@ def folder_of(checkpoint: Checkpoint) -> Path:
     return path / checkpoint.component if path.is_dir() else path.parent
 
 
+def require_inside(checkpoint: Checkpoint, places: Iterable[str]) -> None:
+    """Raise `Refusal` (`companion-outside`) with every file that is a link to something outside the checkpoint.
+
+    The result is published: it must hold no file of the machine that a link in an uploaded folder names. A link may lead
+    to what lies in the tree, or, for a snapshot in a hub cache, to the cache's own `blobs`.
+    """
+    root = Path(checkpoint.path) if Path(checkpoint.path).is_dir() else Path(checkpoint.path).parent
+    allowed = _roots(root)
+    remedy = "Put the file itself in its place, or remove the link."
+    violations = [
+        Violation(
+            code="companion-outside",
+            object=place,
+            expected="a file of the checkpoint, or a link to one",
+            found=f"a link to {os.path.realpath(root / place)}",
+            remedy=remedy,
+        )
+        for place in places
+        if not any(Path(os.path.realpath(root / place)).is_relative_to(each) for each in allowed)
+    ]
+    if violations:
+        raise Refusal(violations)
+
+
+def companion_bytes(checkpoint: Checkpoint, path: Path) -> bytes:
+    """Return the bytes of a companion file, which may have become a link since they were sorted."""
+    root = Path(checkpoint.path) if Path(checkpoint.path).is_dir() else Path(checkpoint.path).parent
+    require_inside(checkpoint, [str(path.relative_to(root))])
+    with open_file(os.path.realpath(path), name=str(path)) as file:
+        return file.read()
+
+
+def _roots(root: Path) -> list[Path]:
+    """Return the folders that a link in a tree may lead into: the tree, and of a hub cache's snapshot the blobs of the same cache."""
+    real = Path(os.path.realpath(root))
+    caches = [each.parent.parent / "blobs" for each in (real, *real.parents) if each.parent.name == "snapshots"]
+    return [real, *(each for each in caches if not each.is_symlink())]
+
+
 def _sorted(folder: Path, below: str, own: Collection[str], index: str = "", outdated: Collection[str] = ()) -> CompanionFiles:
     """Sort the files of a folder without `own`; the one that is the index of its weights is copied, and what is outdated is not."""
     copied, left = [], []
-    for name in sorted(os.listdir(folder)):
+    for name in list_folder(str(folder)):
         if name in own:
             continue
         place = f"{below}/{name}" if below else name
@@ -144,9 +192,10 @@ def _reason(path: Path) -> str:
     if path.name.endswith(_INDEXES):
         return "the index of other weights"
     if path.name.lower().endswith(_WEIGHTS):
-        return "weights, or a pickle"
+        named = kind_by_name(path.name)
+        return "other weights" if named is None else named.words
     if status.st_size >= SIZE_LIMIT:
         return f"{status.st_size:,} bytes"
-    with path.open("rb") as file:
-        kind = recognize(file.read(64))
-    return kind if "pickle" in kind else ""
+    with open_file(path, name=str(path)) as file:
+        kind = recognize(file.read(SAMPLE))
+    return kind.words if kind is not None and "pickle" in kind.words else ""

@@ -14,11 +14,12 @@ import torch
 
 from tensorhub_contracts import inspect
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
+from tensorhub_contracts.checkpoints.files import open_file
 from tensorhub_contracts.checkpoints.read import read_checkpoint
 from tensorhub_contracts.errors import FaultError, Refusal, Violation
 from tensorhub_contracts.inspection.derived import renamed
 from tensorhub_contracts.inspection.result import Inspection
-from tensorhub_decoders.converting.companion_files import MODEL_INDEX, CompanionFiles, companion_files, folder_of
+from tensorhub_decoders.converting.companion_files import MODEL_INDEX, CompanionFiles, companion_bytes, companion_files, folder_of
 from tensorhub_decoders.converting.output_errors import output_error
 from tensorhub_decoders.converting.plan import ConversionPlan, ShardPlan, Step
 from tensorhub_decoders.converting.resume import UnfinishedOutput, conversion_request, require_unchanged
@@ -77,10 +78,10 @@ def convert(
     """
     checkpoint = source.checkpoint
     assert checkpoint is not None  # a proved contract has one
-    request = conversion_request(checkpoint, plan, options)
     try:
+        request = conversion_request(checkpoint, plan, options)
+        companions = companion_files(checkpoint, plan.others, plan.outdated)
         with exact_torch(), UnfinishedOutput(destination, request) as output:
-            companions = companion_files(checkpoint, plan.others, plan.outdated)
             resumed = len(plan.shards)
             if not output.published:
                 held = {place for place, file in plan.files.items() if output.holds(place, file)}
@@ -92,6 +93,7 @@ def convert(
                     _copy_others(checkpoint, plan, output, held, advance)
                     require_unchanged(checkpoint, plan, request)
                     _write_companions(checkpoint, plan, companions, output)
+                    output.unmark()
                     written = _proved(output.checkpoint, plan)
                 output.publish()
                 found = renamed(written, str(output.destination))  # not proved again: not a byte has changed
@@ -150,7 +152,7 @@ def _copy_others(checkpoint: Checkpoint, plan: ConversionPlan, output: Unfinishe
     """Copy the shards of the other components that are not there, each as a whole, whatever its bytes mean."""
     for place, file in plan.copies.items():
         if place not in held:
-            with (Path(checkpoint.path) / place).open("rb") as source, ShardFile(output.path(place), file) as copy:
+            with open_file(Path(checkpoint.path) / place, name=place) as source, ShardFile(output.path(place), file) as copy:
                 _copy_file(source, copy, place, file, advance)
                 copy.finish()
             output.note(place, file)
@@ -219,15 +221,15 @@ def _other_files(checkpoint: Checkpoint, plan: ConversionPlan, companions: Compa
     folder = folder_of(checkpoint)
     root = Path(checkpoint.path) if plan.component else folder
     listing = [name for name in companions.copied if plan.component and name == MODEL_INDEX]
-    yield from ((name, (root / name).read_bytes()) for name in companions.copied if name not in listing)
+    yield from ((name, companion_bytes(checkpoint, root / name)) for name in companions.copied if name not in listing)
     if plan.index_name:
         index = {"metadata": {"total_size": plan.total_size}, "weight_map": dict(sorted(plan.weight_map.items()))}
         yield plan.place(plan.index_name), json.dumps(index, indent=2).encode("ascii") + b"\n"
     if plan.config is not None:
         yield plan.place("config.json"), json.dumps(plan.config, indent=2).encode("ascii") + b"\n"
     elif (folder / "config.json").is_file():
-        yield plan.place("config.json"), (folder / "config.json").read_bytes()
-    yield from ((name, (root / name).read_bytes()) for name in listing)
+        yield plan.place("config.json"), companion_bytes(checkpoint, folder / "config.json")
+    yield from ((name, companion_bytes(checkpoint, root / name)) for name in listing)
 
 
 def _proved(folder: Path, plan: ConversionPlan) -> Inspection:

@@ -162,9 +162,9 @@ def _index_name(checkpoint: Checkpoint, shards: int) -> str:
     """Return the name of the index: the source's, or the usual one if several shards are written and the source has no index."""
     if checkpoint.index_name or shards < 2:
         return checkpoint.index_name
-    matched = NUMBERED.match(next(iter(checkpoint.headers)))
-    assert matched is not None  # several shards that no index names are numbered
-    return f"{matched[1]}.safetensors.index.json"
+    first = next(iter(checkpoint.headers))  # several shards without an index are numbered, or one with others beside it
+    matched = NUMBERED.match(first)
+    return f"{matched[1] if matched else first.removesuffix('.safetensors')}.safetensors.index.json"
 
 
 def _provenance(checkpoint: Checkpoint, contract: str) -> dict[str, str]:

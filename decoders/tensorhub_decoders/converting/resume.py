@@ -14,6 +14,7 @@ import attrs
 
 from tensorhub_contracts._version import __version__
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
+from tensorhub_contracts.checkpoints.files import UNFINISHED, open_file, read_json_file, unreadable
 from tensorhub_contracts.documents import document_json, read_document
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_decoders.converting.companion_files import Others, folder_of
@@ -60,10 +61,11 @@ class UnfinishedOutput:
         self.destination = Path(os.path.abspath(destination))  # noqa: PTH100  # resolve() would follow links
         self.folder = self.destination.with_name(self.destination.name + ".partial")
         self.checkpoint = self.folder / _CHECKPOINT
+        self._marked: set[Path] = set()
         exists = os.path.lexists(self.destination)
         if exists and not (self.folder / _STATE).is_file():
             raise _exists(self.destination)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self._make_folder()
         self._descriptor = os.open(self.folder, os.O_RDONLY | os.O_CLOEXEC)
         try:
             self._hold()
@@ -73,9 +75,23 @@ class UnfinishedOutput:
             if not exists:
                 self._state = self._take_over(dict(request))
                 self.checkpoint.mkdir(exist_ok=True)
+                self._mark(self.checkpoint)
         except BaseException:
             os.close(self._descriptor)
             raise
+
+    def _make_folder(self) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except FileExistsError:  # or something above it is a file
+            if not os.path.lexists(self.folder):
+                raise
+            remedy = f"Remove {self.folder}, or write to another destination."
+            found = "a link" if self.folder.is_symlink() else "a file"
+            expected = "a folder that a conversion left, or nothing"
+            raise Refusal(
+                [Violation(code="partial-foreign", object=str(self.folder), expected=expected, found=found, remedy=remedy)]
+            ) from None
 
     def __enter__(self) -> Self:
         return self
@@ -88,7 +104,7 @@ class UnfinishedOutput:
         path = self.checkpoint / name
         if self._state.shards.get(name) != _finished(plan) or not path.is_file() or path.stat().st_size != plan.size:
             return False
-        with path.open("rb") as file:
+        with open_file(path, name=name) as file:
             return file.read(8 + len(plan.header)) == len(plan.header).to_bytes(8, "little") + plan.header
 
     def note(self, name: str, plan: FilePlan) -> None:
@@ -99,7 +115,19 @@ class UnfinishedOutput:
         """Return where a file is to be written, by its path below DST; the folder that it lies in is there afterwards."""
         path = self.checkpoint / name
         path.parent.mkdir(exist_ok=True)
+        self._mark(path.parent)
         return path
+
+    def _mark(self, folder: Path) -> None:
+        """Say in a folder that it is no checkpoint yet: whoever inspects it reads that, however whole it looks."""
+        if folder not in self._marked:
+            (folder / UNFINISHED).touch()
+            self._marked.add(folder)
+
+    def unmark(self) -> None:
+        """Take the marks away: all of it is written."""
+        for path in sorted(self.checkpoint.rglob(UNFINISHED), key=lambda each: -len(each.parts)):
+            path.unlink()
 
     def keep_only(self, names: Collection[str]) -> None:
         """Remove whatever lies in the checkpoint's folder and is not at these paths: what a killed run left half-written.
@@ -108,6 +136,7 @@ class UnfinishedOutput:
         """
         kept = {self.checkpoint / name for name in names}
         kept |= {path.parent for path in kept}
+        kept |= {folder / UNFINISHED for folder in {self.checkpoint, *(path.parent for path in kept)}}
         for path in sorted(self.checkpoint.rglob("*"), key=_removal):
             if path not in kept:
                 path.rmdir() if _is_folder(path) else path.unlink()
@@ -202,7 +231,7 @@ class UnfinishedOutput:
 
 def _read_state(path: Path) -> _State:
     """Return what a state file says; raises `Refusal` (`document-malformed`) for anything else, unknown keys included."""
-    return read_document(path.read_bytes(), _State, name=str(path), what="the state of a conversion", remedy="")
+    return read_document(read_json_file(str(path)), _State, name=str(path), what="the state of a conversion", remedy="")
 
 
 def _removal(path: Path) -> tuple[bool, int, int]:
@@ -251,7 +280,10 @@ def _files_digest(checkpoint: Checkpoint, others: Others) -> str:
     for each in (checkpoint, *(other for other in others.values() if other is not None)):
         for name in each.headers:
             path = folder_of(each) / name
-            status = path.stat()
+            try:
+                status = path.stat()
+            except OSError as error:
+                raise unreadable(path, error, name=str(path)) from error
             place = name if each is checkpoint else f"{each.component}/{name}"
             digest.update(f"{place}\0{status.st_size}\0{status.st_mtime_ns}\0".encode("utf-8", "surrogatepass"))
     return f"sha256:{digest.hexdigest()}"

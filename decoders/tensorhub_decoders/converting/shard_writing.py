@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, Self
@@ -76,7 +78,7 @@ class ShardFile:
         self._path, self._plan = path, plan
         self._temporary = path.with_name(path.name + ".writing")
         self._missing = plan.payload_size
-        self._descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        self._descriptor = _create(self._temporary)
         try:
             self._write(0, len(plan.header).to_bytes(8, "little") + plan.header)
         except BaseException:
@@ -118,10 +120,24 @@ class ShardFile:
             view, place = view[count:], place + count
 
 
+def _create(path: Path) -> int:
+    """Open a file for writing, made or emptied; raise OSError where a link, a pipe or a device has its name, and wait for nobody."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.ftruncate(descriptor, 0)
+            return descriptor
+        os.close(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.ENXIO, errno.ELOOP):  # a pipe that nobody reads, a link
+            raise
+    raise FileExistsError(errno.EEXIST, "something that is no file has the name of a file to be written", str(path))
+
+
 def write_whole(path: Path, data: bytes) -> None:
     """Write a small file so that it is there as a whole or not at all."""
     temporary = path.with_name(path.name + ".writing")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    descriptor = _create(temporary)
     try:
         view = memoryview(data)
         while view:

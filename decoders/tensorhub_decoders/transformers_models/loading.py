@@ -36,6 +36,8 @@ class ModelReport:
     model_class: str
     #: Tensors of the checkpoint that the model has no place for and the caller allowed to be left out.
     unused: tuple[str, ...]
+    #: Scales of a key or value cache that the model has no place for: they scale no weight, and are left out.
+    cache_scales: tuple[str, ...]
     #: Tensors that the model class itself declares to ignore.
     ignored: tuple[str, ...]
     #: Parameters that the model holds in another dtype than the checkpoint, and that dtype.
@@ -57,7 +59,9 @@ def load_model(
     """Return a `transformers` model in evaluation mode with the weights of a checkpoint, and the report.
 
     `model_class` is by default the one that the configuration's `architectures` names. `dtype`, `resident`, `contract`,
-    `lane` and `device` are those of `load`. `unused` are patterns (fnmatch) of tensors that may have no place in the model.
+    `lane` and `device` are those of `load`. `unused` are patterns (fnmatch) of tensors that may have no place in the model;
+    scales of a key or value cache need none: where the model has no place for them they are left out, and reported.
+
     Raises `Refusal` for whatever `load` refuses; (`model-keys`) with every parameter that would be left as it was
     initialized, every tensor without a place, and every one of another shape; and (`resident-placement`) with every unit
     that the model needs as an ordinary tensor. Nothing is asked of a network.
@@ -71,7 +75,8 @@ def load_model(
     with exact_torch():
         model, info = _built(kind, config, loaded.weights, torch_dtype(dtype))
     allowed = {name for name in info["unexpected_keys"] if any(fnmatch.fnmatchcase(name, pattern) for pattern in unused)}
-    _require_all_placed(info, allowed, loaded.report)
+    cache_scales = set(info["unexpected_keys"]).intersection(loaded.report.cache_scales) - allowed
+    _require_all_placed(info, allowed | cache_scales, loaded.report)
     put_resident_units(model, loaded.weights)
     if any(isinstance(each, ResidentModule) for each in loaded.weights.values()):
         parts = _parts(model.config)  # fewer than in the file, if the model is the text model of another
@@ -86,8 +91,15 @@ def load_model(
         for name, tensor in loaded.weights.items()
         if not isinstance(tensor, ResidentModule) and name in held and held[name].dtype != tensor.dtype
     }
-    ignored = tuple(sorted(_ignored(model, loaded.weights) - allowed))
-    return model, ModelReport(loaded.report, f"{kind.__module__}.{kind.__qualname__}", tuple(sorted(allowed)), ignored, cast)
+    report = ModelReport(
+        load=loaded.report,
+        model_class=f"{kind.__module__}.{kind.__qualname__}",
+        unused=tuple(sorted(allowed)),
+        cache_scales=tuple(sorted(cache_scales)),
+        ignored=tuple(sorted(_ignored(model, loaded.weights) - allowed)),
+        cast=cast,
+    )
+    return model, report
 
 
 def _built(kind: type[Any], config: Any, weights: Mapping[str, Any], dtype: torch.dtype) -> tuple[Any, Mapping[str, Any]]:

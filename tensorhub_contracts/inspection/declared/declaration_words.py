@@ -29,6 +29,8 @@ def write_wanted(requirement: Requirement) -> str:
     """Write the value that a contract requires."""
     if requirement.null:
         return "null"
+    if requirement.keys:
+        return f"an object with no keys but {', '.join(requirement.keys)}"
     if isinstance(requirement.equals, tuple):
         return write_shape(requirement.equals)
     return " or ".join(write_value(each) for each in requirement.any_of or (requirement.equals,))

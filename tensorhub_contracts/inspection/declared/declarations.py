@@ -159,7 +159,7 @@ def _keys_fault(requirement: Requirement, key: str, value: Any) -> Fault | None:
     """Return what is wrong with an object that may hold no key but those that are listed; one that is absent is not judged here."""
     if value is _ABSENT:
         return None
-    wanted = f"an object with no keys but {', '.join(requirement.keys)}"
+    wanted = write_wanted(requirement)
     if not isinstance(value, Mapping):
         return Fault("declaration-invalid", key, wanted, write_value(value))
     others = [name for name in value if name not in requirement.keys]

@@ -1,13 +1,13 @@
 """Cross-checks the lists of modules that a configuration says were not converted with what the bytes show.
 
-The lists never change how bytes are read. An entry is a literal, matched on whole dotted segments: `mlp.gate` is not
-`mlp.gate_proj`. The one documented exception is the prefix `re:` of compressed-tensors.
+The lists never change how bytes are read. An entry is a literal, matched on whole dotted segments (`mlp.gate` is not
+`mlp.gate_proj`), unless it is one of the two kinds of patterns that producers write.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 import attrs
@@ -15,9 +15,9 @@ import attrs
 from tensorhub_contracts.checkpoints.config_files import DeclarationSource
 from tensorhub_contracts.errors import Violation
 from tensorhub_contracts.inspection.declared.declaration_words import MODULE_LISTS
+from tensorhub_contracts.inspection.remarks.exclusion_patterns import ModulePattern, expression, is_shell_pattern, shell_pattern
 from tensorhub_contracts.readable import Readable
 
-_PATTERN_LENGTH_LIMIT = 1_000
 _REPAIR = "Correct the entry in the configuration, or remove it: it never changes how bytes are read."
 
 
@@ -35,7 +35,7 @@ class ExclusionReport(Readable):
     unmatched: tuple[str, ...] = ()
     #: Unquantized matrices that no entry covers.
     unlisted: tuple[str, ...] = ()
-    #: Patterns that could take unbounded time.
+    #: Patterns that could take unbounded time, or that hold a class of characters.
     not_evaluated: tuple[str, ...] = ()
     violations: tuple[Violation, ...] = ()
 
@@ -50,8 +50,8 @@ def check_exclusions(
     `mlp.gate` covers `model.layers.0.mlp.gate` and not `model.layers.0.mlp.gate_proj`.
     """
     entries, violations = _entries(sources)
-    literals = [entry for entry in entries if not entry.startswith("re:")]
-    patterns, not_evaluated, faults = _patterns([entry for entry in entries if entry.startswith("re:")], sources)
+    literals = [entry for entry in entries if not entry.startswith("re:") and not is_shell_pattern(entry)]
+    patterns, not_evaluated, faults = _patterns(entries, sources)
     violations += faults
     if not entries:
         return ExclusionReport(violations=tuple(violations))
@@ -88,7 +88,7 @@ def _covering(
     wanted: Mapping[tuple[str, ...], str],
     lengths: list[int],
     last_segments: set[str],
-    patterns: list[tuple[str, list[re.Pattern[str]]]],
+    patterns: Sequence[ModulePattern],
     anchored: set[str],
 ) -> list[str]:
     """Return the entries that cover the module of a tensor; note in `anchored` those that do so from its beginning."""
@@ -102,7 +102,7 @@ def _covering(
                 found.append(entry)
                 if start == 0:
                     anchored.add(entry)
-    found += [entry for entry, chunks in patterns if _matches(module, chunks)]
+    found += [pattern.entry for pattern in patterns if pattern.covers(module)]
     return found
 
 
@@ -130,51 +130,33 @@ def _entries(sources: tuple[DeclarationSource, ...]) -> tuple[list[str], list[Vi
     return list(entries), violations
 
 
-def _patterns(
-    entries: list[str], sources: tuple[DeclarationSource, ...]
-) -> tuple[list[tuple[str, list[re.Pattern[str]]]], list[str], list[Violation]]:
-    """Turn `re:` entries into chunks between `.*`, each without quantifiers, so that matching takes linear time."""
-    patterns, not_evaluated, violations = [], [], []
+def _patterns(entries: list[str], sources: tuple[DeclarationSource, ...]) -> tuple[list[ModulePattern], list[str], list[Violation]]:
+    """Return the entries that are patterns, those that are not evaluated, and a violation for each that is not well formed."""
+    patterns: list[ModulePattern] = []
+    not_evaluated, violations = [], []
     for entry in entries:
-        text = entry.removeprefix("re:")
-        try:
-            if len(text) > _PATTERN_LENGTH_LIMIT:
-                raise re.error(f"longer than {_PATTERN_LENGTH_LIMIT} characters")
-            re.compile(text)
-        except (re.error, RecursionError, OverflowError) as error:
-            where = sources[0].where
-            violations.append(
-                Violation(
-                    code="declaration-invalid",
-                    object=f"{where}: {entry[:80]}",
-                    expected="a regular expression after re:",
-                    found=str(error),
-                    remedy=_REPAIR,
+        pattern: ModulePattern | None
+        if is_shell_pattern(entry):
+            pattern = shell_pattern(entry)
+        elif entry.startswith("re:"):
+            try:
+                pattern = expression(entry)
+            except (re.error, RecursionError, OverflowError) as error:
+                where = f"{sources[0].where}: {entry[:80]}"
+                violations.append(
+                    Violation(
+                        code="declaration-invalid",
+                        object=where,
+                        expected="a regular expression after re:",
+                        found=str(error),
+                        remedy=_REPAIR,
+                    )
                 )
-            )
-            continue
-        body = text.removesuffix("$") if not text.endswith("\\$") else text
-        plain = body.removeprefix("^").replace("\\.", "").replace(".*", "")
-        if re.fullmatch(r"[\w.\-]*", plain):
-            chunks = [re.compile(chunk) for chunk in body.removeprefix("^").split(".*")]
-            if body is not text:
-                chunks[-1] = re.compile(chunks[-1].pattern + r"\Z")
-            patterns.append((entry, chunks))
+                continue
         else:
+            continue
+        if pattern is None:
             not_evaluated.append(entry)
+        else:
+            patterns.append(pattern)
     return patterns, not_evaluated, violations
-
-
-def _matches(module: str, chunks: list[re.Pattern[str]]) -> bool:
-    """Match from the beginning, as `re.match` does; the leftmost place for each chunk is always a right one, and the
-    last is tried at every place so that an end anchor holds."""
-    first = chunks[0].match(module)
-    if first is None:
-        return False
-    position = first.end()
-    for chunk in chunks[1:]:
-        found = chunk.search(module, position)
-        if found is None:
-            return False
-        position = found.end()
-    return True
