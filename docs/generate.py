@@ -1,4 +1,4 @@
-"""Writes the generated pages of docs/: refusal codes, contracts, command line, API. With --check, says which are out of date."""
+"""Writes the generated pages of docs/: refusal codes, contracts, command line, API, releases. With --check, says which are out of date."""
 
 from __future__ import annotations
 
@@ -23,6 +23,11 @@ from tensorhub_contracts.registry.registry import Registry, load_registry
 from tensorhub_contracts.registry.shape_patterns import write_pattern
 
 FOLDER = Path(__file__).parent
+sys.path.insert(0, str(FOLDER.parent))
+
+from tests.support.releases.facts import Release  # noqa: E402
+from tests.support.releases.listed import RELEASES  # noqa: E402  # found from the repository's root
+
 NOTICE = "<!-- Written by docs/generate.py (make docs); edits are overwritten. -->\n\n"
 GROUPS = {
     "handle": "Handles and versions",
@@ -265,6 +270,33 @@ def _members(kind: type) -> list[str]:
     return [*members, ""] if members else []
 
 
+def releases_page(registry: Registry) -> str:
+    """The releases whose geometry the tests inspect: what each is in, its counts, and where its geometry comes from."""
+    lines = [
+        "# Releases",
+        "",
+        "Published checkpoints whose headers are rebuilt in their true geometry, as sparse files, and inspected in the tests. Contract,",
+        "account and notes are asserted, and one damaged neighbour of each is refused by name. No weight was downloaded.",
+        "",
+        "| release | contract | tensors | units | sidecars | unquantized | cache scales | bookkeeping | bytes |",
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    lines += [_release_row(each, registry) for each in RELEASES]
+    lines += ["", "The account of each adds up to all tensors and all bytes, and no tensor is refused.", ""]
+    lines += ["## Where each geometry comes from", ""]
+    for each in RELEASES:
+        lines += [f"**{each.title}.** *Published:* {each.published} *Derived:* {each.derived}", ""]
+    return "\n".join(lines)
+
+
+def _release_row(release: Release, registry: Registry) -> str:
+    account, name = release.account, f"`{release.contract}`"
+    contract = f"[{name}](contracts/{page_name(release.contract)})" if release.contract in registry.contracts else name
+    kinds = (account.weights, account.sidecars, account.unquantized, account.cache_scales, account.bookkeeping)
+    counts = " | ".join(f"{each:,}" for each in (account.tensors, *kinds, release.payload_bytes))
+    return f"| {release.title} | {contract} | {counts} |"
+
+
 def pages() -> dict[Path, str]:
     """Return every generated page by its path."""
     registry = load_registry()
@@ -273,6 +305,7 @@ def pages() -> dict[Path, str]:
         FOLDER / "command-line.md": command_line(),
         FOLDER / "api.md": api(),
         FOLDER / "lanes.md": lanes_page(registry),
+        FOLDER / "releases.md": releases_page(registry),
         FOLDER / "contracts" / "README.md": contracts_index(registry),
     }
     for handle, contract in registry.contracts.items():

@@ -7,17 +7,14 @@ Only the standard library is imported, so that a demo and a benchmark can use th
 from __future__ import annotations
 
 import json
-import math
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-#: Name, dtype and shape in elements.
-Tensor: TypeAlias = tuple[str, str, tuple[int, ...]]
+from tests.support.sparse_shards import Tensor, write_shards, write_with_hole
 
 _DATA = Path(__file__).parents[1] / "data"
-_BYTES: Mapping[str, int] = {"F8_E4M3": 1, "BF16": 2, "F32": 4}
 _BLOCK = 128
 
 
@@ -27,7 +24,7 @@ def h3_conditioner(folder: Path) -> Path:
     entries = json.loads(header[8:])
     payload = max(entry["data_offsets"][1] for name, entry in entries.items() if name != "__metadata__")
     folder.mkdir(parents=True, exist_ok=True)
-    _write_with_hole(folder / "model.safetensors", header, payload)
+    write_with_hole(folder / "model.safetensors", header, payload)
     shutil.copyfile(_DATA / "h3-conditioner.config.json", folder / "config.json")
     return folder
 
@@ -42,7 +39,7 @@ def qwen38_27b(folder: Path) -> Path:
         "text_config": {"hidden_size": 5120, "intermediate_size": 17408, "num_hidden_layers": 64, "vocab_size": 248320},
         "tie_word_embeddings": False,
     }
-    return _write_shards(folder, list(qwen38_27b_tensors()), 66, config)
+    return write_shards(folder, list(qwen38_27b_tensors()), 66, config)
 
 
 def deepseek_v3(folder: Path) -> Path:
@@ -56,7 +53,7 @@ def deepseek_v3(folder: Path) -> Path:
         "n_routed_experts": 256,
         "quantization_config": _FP8,
     }
-    return _write_shards(folder, list(deepseek_v3_tensors()), 163, config, digits=6)
+    return write_shards(folder, list(deepseek_v3_tensors()), 163, config, digits=6)
 
 
 _FP8: Mapping[str, Any] = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [_BLOCK, _BLOCK]}
@@ -184,7 +181,7 @@ def _feed_forward(prefix: str, intermediate: int) -> Iterator[Tensor]:
     yield from _fp8(f"{prefix}.down_proj", 7168, intermediate)
 
 
-# Tensors and files.
+# Tensors.
 
 
 def _fp8(module: str, rows: int, columns: int, scale: str = "F32") -> Iterator[Tensor]:
@@ -199,62 +196,3 @@ def _unquantized(name: str, *shape: int) -> Iterator[Tensor]:
 def _dense_with_bias(module: str, *shape: int) -> Iterator[Tensor]:
     yield f"{module}.weight", "BF16", shape
     yield f"{module}.bias", "BF16", shape[:1]
-
-
-def size_in_bytes(tensor: Tensor) -> int:
-    """Return the bytes that a tensor takes in the payload."""
-    _, dtype, shape = tensor
-    return _BYTES[dtype] * math.prod(shape)
-
-
-def _write_shards(folder: Path, tensors: list[Tensor], count: int, config: Mapping[str, Any], *, digits: int = 5) -> Path:
-    """Write shards of about equal size in the order of the tensors, the index and the configuration.
-
-    A shard ends where its share of the bytes is reached, which is most often between a weight and its scale: published trees do that too.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    weight_map = {}
-    total = sum(map(size_in_bytes, tensors))
-    for number, part in enumerate(_split(tensors, count, total), start=1):
-        name = f"model-{number:05}-of-{count:0{digits}}.safetensors"
-        header, payload = _header(part)
-        _write_with_hole(folder / name, header, payload)
-        weight_map.update(dict.fromkeys((tensor for tensor, _, _ in part), name))
-    index = {"metadata": {"total_size": total}, "weight_map": weight_map}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2), encoding="utf-8")
-    (folder / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
-    return folder
-
-
-def _split(tensors: list[Tensor], count: int, total: int) -> Iterator[list[Tensor]]:
-    """Yield exactly `count` parts; each but the last ends with the tensor that reaches its share of the total."""
-    part: list[Tensor] = []
-    done, number = 0, 1
-    for left, tensor in zip(range(len(tensors) - 1, -1, -1), tensors, strict=True):
-        part.append(tensor)
-        done += size_in_bytes(tensor)
-        if number < count and (done * count >= number * total or left == count - number):
-            yield part
-            part, number = [], number + 1
-    yield part
-
-
-def _header(tensors: Iterable[Tensor]) -> tuple[bytes, int]:
-    """Return the length and the header, padded to a multiple of 8 as the library does, and the size of the payload."""
-    entries: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    position = 0
-    for tensor in tensors:
-        name, dtype, shape = tensor
-        end = position + size_in_bytes(tensor)
-        entries[name] = {"dtype": dtype, "shape": shape, "data_offsets": (position, end)}
-        position = end
-    text = json.dumps(entries, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text, position
-
-
-def _write_with_hole(path: Path, header: bytes, payload: int) -> None:
-    """Write the header and extend the file to its true size; the hole takes no room on disk."""
-    with path.open("wb") as file:
-        file.write(header)
-        file.truncate(len(header) + payload)
