@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from tensorhub_contracts.checkpoints.geometry import BITS, Geometry
-from tensorhub_contracts.inspection.grouping import UnitGeometry
 from tensorhub_contracts.inspection.unexplained.beside import Beside
+from tensorhub_contracts.inspection.units.tensor_groups import UnitGeometry
 from tensorhub_contracts.registry.contract import BookkeepingWords
 
 #: Tables of 64-bit integers under a name that says nothing hold no more than this, or than a sixteenth of the checkpoint.
