@@ -58,7 +58,7 @@ def _kind(candidates: Candidates, geometry: UnitGeometry) -> _Kind | None:
     roles = {sidecar.name: candidates.judge.role(sidecar.name) for sidecar in geometry.sidecars}
     if sum(role == "weight-scale" for role in roles.values()) != 1:
         return None
-    scales = sorted(name for name, role in roles.items() if role in ("weight-scale", "global-scale"))
+    scales = (name for name, role in roles.items() if role in ("weight-scale", "global-scale"))  # sorted, as the sidecars are
     return ("F8" if geometry.dtype.startswith("F8") else geometry.dtype, *scales)
 
 

@@ -42,3 +42,18 @@ def test_a_winner_is_named_in_any_spelling_of_the_plugins_own_name(install: Inst
     for spelling in ("acme-int8", "Acme_Int8", "ACME.INT8"):
         (conflict,) = site.plugins(selection=f"{BLOCKWISE}={spelling}")["lane_conflicts"]
         assert conflict["winner"] == "Acme_Int8"
+
+
+def test_a_plugin_that_describes_a_shipped_sidecar_differently_is_broken_and_no_other(install: Installer) -> None:
+    table = '\n[[sidecar]]\nsuffix = ".weight_scale"\nrole = "weight-scale"\nbeside = [".weight"]\nused_by = "us"\n'
+    broken = plugin("another", owning(contracts("acme.another@1", scale='["out", 1]') + table, "acme.another@1"))
+    report = install(broken, plugin("zulu", decoding("compressed-tensors.fp8-block@1")), plugin("bravo", owning(contracts()))).plugins()
+    states = {each["name"]: each["state"] for each in report["plugins"]}
+    assert states == {
+        **dict.fromkeys(("cozy-fp8-rowwise", "cozy-fp8-storage", "hf-fp8-blockwise", "plain", "bravo", "zulu"), "loaded"),
+        "another": "broken",
+    }
+    assert len(report["plugins"]) == len(states)
+    (found,) = (each for each in report["plugins"] if each["name"] == "another")
+    assert found["reason"].endswith("sidecar .weight_scale: described differently elsewhere")
+    assert (found["owns"], found["decodes"]) == ([], [])
