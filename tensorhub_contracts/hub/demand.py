@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import attrs
-import msgspec
 
-from tensorhub_contracts.documents import malformed, read_document
+from tensorhub_contracts.documents import ComputeCapability, malformed, read_document
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.hub.demanded_lanes import parse_demanded_lane
 from tensorhub_contracts.registry.names import LaneName, parse_handle
 
 #: Stands for every component that is not named.
 EVERY_COMPONENT: Final = "*"
-
-#: A compute capability as one number: 90 is 9.0. There has been none below 1.0.
-ComputeCapability = Annotated[int, msgspec.Meta(ge=10)]
 
 
 @attrs.frozen
