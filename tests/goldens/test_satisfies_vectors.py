@@ -57,7 +57,7 @@ def digest_of(lanes: dict[str, Any]) -> str:
     """Work out the digest as the README says, with no code of the product."""
     facts = {key: value for key, value in lanes.items() if key not in ("digest", "scan")}
     facts["contracts"] = [{key: value for key, value in each.items() if key != "why"} for each in lanes["contracts"]]
-    facts["excluded"] = [{key: value for key, value in each.items() if key != "reason"} for each in lanes["excluded"]]
+    facts["excluded"] = [{key: value for key, value in each.items() if key not in ("reason", "remedy")} for each in lanes["excluded"]]
     text = json.dumps(facts, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return "sha256:" + hashlib.sha256(text.encode("utf-8")).hexdigest()
 
