@@ -30,6 +30,8 @@ HandleText = Annotated[str, msgspec.Meta(pattern=HANDLE_PATTERN)]
 Digest = Annotated[str, msgspec.Meta(pattern="^sha256:[0-9a-f]{64}$")]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
+#: A compute capability as one number: 90 is 9.0. There has been none below 1.0.
+ComputeCapability = Annotated[int, msgspec.Meta(ge=10)]
 NonEmpty = Annotated[tuple[T, ...], msgspec.Meta(min_length=1)]
 
 #: Dimensions as a registry writes them; `shape_patterns.parse_dimension` judges them, with a message that names the contract.

@@ -49,7 +49,7 @@ def decode_cozy_fp8_rowwise(
     contract=CONTRACT,
     serves=("fp8-w8a8-dynamic",),
     composes_lora=False,
-    requires=("torch", "cuda.core"),
+    requires=("torch", "torch.version.cuda", "cuda.core"),
     why="Matrix units of a GPU multiply FP8: activations are quantized as they come, weights stay as they are stored.",
 )
 def decode_cozy_fp8_rowwise_w8a8(inspection: Inspection, *, lane: str, dtype: str, resident: bool, device: str) -> Iterator[DecodedTensor]:

@@ -60,12 +60,14 @@ def read_header(source: Source, *, name: str = "", limit: int = HEADER_LENGTH_LI
 
     `name` is how messages call the file; by default the path as it was given. Raises `Refusal` with every violation
     of the file. At least as strict as safetensors 0.8: duplicate keys, NaN literals, booleans as numbers, sizes over
-    64 bits, holes, overlaps and trailing bytes are refused.
+    64 bits, holes, overlaps and trailing bytes are refused. Raises TypeError for a source of another kind.
     """
     if isinstance(source, str | os.PathLike):
         return _read_path(os.fspath(source), name or str(source), limit)
     if isinstance(source, bytes | bytearray | memoryview | mmap):
         return _read_buffer(source, name or "(bytes)", limit)
+    if not (hasattr(source, "read") and hasattr(source, "seek")):
+        raise TypeError(f"source: a path, an open binary file, or the bytes of a file, not {type(source).__name__}")
     name = name or str(getattr(source, "name", "(file object)"))
     file_size = source.seek(0, os.SEEK_END)
     source.seek(0)

@@ -31,7 +31,7 @@ def read_checkpoint(source: Source, component: str = "", *, progress: Progress |
 
     `source` is a folder, a `.safetensors` file, an open binary file or the bytes of one file; `component` picks a
     sub-folder of a pipeline. Reads 8 + header length bytes of each shard and the JSON files, keeps no descriptor open
-    and maps nothing. Raises `Refusal` with every violation of the container.
+    and maps nothing. Raises `Refusal` with every violation of the container, and TypeError for a source of another kind.
     """
     if not isinstance(source, str | os.PathLike):
         name = str(getattr(source, "name", "(bytes)"))

@@ -98,6 +98,15 @@ class _Commands(click.Group):
                 return None
             raise
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, and refuse what of its options is given twice."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None and not ctx.resilient_parsing:
+            from tensorhub_contracts.commands.repeated import refuse_repeated
+
+            refuse_repeated(command, rest, ctx)
+        return name, command, rest
+
     def make_context(self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any) -> click.Context:
         """Parse the command line, where --help is printed."""
         try:

@@ -51,7 +51,8 @@ def command(check: Path | None, strict: bool, outputs: tuple[Output, ...]) -> No
             click.echo(printable(f"{plugin.title} is {plugin.state}: {plugin.reason}"), err=True)
         sys.exit(EXIT_FAULT)
     if not lanes.all_lanes:
-        click.echo("No lane is left: this environment can execute nothing.", err=True)
+        remedies = "".join(f" {each}" for each in dict.fromkeys(excluded.remedy for excluded in lanes.excluded if excluded.remedy))
+        click.echo(printable(f"No lane is left: this environment can execute nothing.{remedies}"), err=True)
     if found or not lanes.all_lanes:
         sys.exit(EXIT_REFUSED)
 
@@ -77,4 +78,6 @@ def _lines(lanes: ImageLanes) -> Iterator[str]:
     for excluded in lanes.excluded:
         what = f"{excluded.contract} " if excluded.contract else ""
         yield printable(f"left out  {what}{excluded.module}: {excluded.code}: {excluded.reason}")
+        if excluded.remedy:
+            yield printable(f"  remedy    {excluded.remedy}")
     yield f"scanned   {_scan(lanes)}"

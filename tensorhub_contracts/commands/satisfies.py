@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from tensorhub_contracts.commands import EXIT_REFUSED, EXIT_UNJUDGED
+from tensorhub_contracts.commands.compute_capability import ComputeCapabilityType
 from tensorhub_contracts.commands.document_files import document_bytes
 from tensorhub_contracts.commands.inspect_command import inspect_path
 from tensorhub_contracts.commands.outputs import Output, chosen_outputs, output_option, write_outputs
@@ -30,8 +31,12 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option("--image", required=True, type=_FILE, help="The lanes of the image, as `tensorhub lanes --output json` wrote them.")
 @click.option("--demand", "demand_file", type=_FILE, help="The whole demand as JSON, in place of the options below.")
 @click.option("--accept", multiple=True, metavar="[COMPONENT=]HANDLE", help="Accept a contract. May be repeated. Default: any.")
-@click.option("--lane", multiple=True, metavar="[COMPONENT=]LANE", help="Ask for a lane, a body or a family. Default: any.")
-@click.option("--sm", type=click.IntRange(min=1), help="The compute capability of the device: 90 for 9.0. Default: a device without one.")
+@click.option("--lane", multiple=True, metavar="[COMPONENT=]LANE", help="Ask for a lane, a body or a family (fp8, 8bit). Default: any.")
+@click.option(
+    "--sm",
+    type=ComputeCapabilityType(),
+    help="The compute capability of the device: 90, 9.0, sm_90 or sm_90a. Default: a device without one.",
+)
 @click.option("--adapters", is_flag=True, help="Adapters will be composed with the weights.")
 @output_option(("text", "json"))
 def command(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import attrs
 
-from tensorhub_contracts.documents import Positive, read_document
+from tensorhub_contracts.documents import ComputeCapability, malformed, read_document
 from tensorhub_contracts.errors import Refusal, Violation
-from tensorhub_contracts.registry.names import LaneName, parse_handle, parse_lane
+from tensorhub_contracts.hub.demanded_lanes import parse_demanded_lane
+from tensorhub_contracts.registry.names import LaneName, parse_handle
 
 #: Stands for every component that is not named.
 EVERY_COMPONENT: Final = "*"
@@ -21,19 +22,18 @@ class Demand:
 
     #: The contracts that are accepted for a component: a set, of which none is preferred.
     accept: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
-    #: A lane, a body or a family for a component.
+    #: A lane, a body or a family (`fp8`, `8bit`) for a component; case says nothing.
     lanes: dict[str, str] = attrs.field(factory=dict)
     #: The compute capability of the device (90 is 9.0); None for a device without one or an unknown one: lanes without a floor run.
-    sm: Positive | None = None
+    sm: ComputeCapability | None = None
     #: Whether adapters will be composed with the weights.
     adapters: bool = False
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what a reader of JSON would: Python checks no types."""
-        if self.sm is not None and (type(self.sm) is not int or self.sm < 1):
-            raise ValueError(f"sm: a compute capability such as 90, or None, not {self.sm!r}")
-        if type(self.adapters) is not bool:
-            raise ValueError(f"adapters: True or False, not {self.adapters!r}")
+        """Raise `Refusal` (`document-malformed`) for what a reader of JSON would refuse: Python checks no types."""
+        faults = "; ".join(_faults(self))
+        if faults:
+            raise malformed("Demand", "the fields of a demand (`tensorhub schema demand`)", faults, "Make it of what the fields say.")
 
     def accepted(self, component: str) -> tuple[str, ...] | None:
         """Return the contracts that are accepted for a component, or None if any is."""
@@ -42,7 +42,24 @@ class Demand:
     def lane(self, component: str) -> LaneName | None:
         """Return the lane that is asked for a component, or None if any will do."""
         text = self.lanes.get(component, self.lanes.get(EVERY_COMPONENT))
-        return None if text is None else parse_lane(text)
+        return None if text is None else parse_demanded_lane(text)
+
+
+def _faults(demand: Demand) -> Iterator[str]:
+    accept: Any = demand.accept
+    lanes: Any = demand.lanes
+    if not isinstance(accept, Mapping) or not all(isinstance(each, str) for each in accept):
+        yield f"accept: a mapping of components to handles, not {accept!r}"
+    else:
+        for component, handles in accept.items():
+            if not isinstance(handles, tuple | list) or not all(isinstance(each, str) for each in handles):
+                yield f"accept of {component!r}: a tuple of handles, not {handles!r}"
+    if not isinstance(lanes, Mapping) or not all(isinstance(each, str) for pair in lanes.items() for each in pair):
+        yield f"lanes: a mapping of components to one lane each, not {lanes!r}"
+    if demand.sm is not None and (type(demand.sm) is not int or demand.sm < 10):
+        yield f"sm: a compute capability such as 90, which is 9.0, or None, not {demand.sm!r}"
+    if type(demand.adapters) is not bool:
+        yield f"adapters: True or False, not {demand.adapters!r}"
 
 
 def read_demand(text: str | bytes, *, name: str = "demand.json") -> Demand:
@@ -58,7 +75,7 @@ def demand_violations(demand: Demand) -> list[Violation]:
         for handle in handles:
             violations += _of_component(component, parse_handle, handle)
     for component, lane in demand.lanes.items():
-        violations += _of_component(component, parse_lane, lane)
+        violations += _of_component(component, parse_demanded_lane, lane)
     return violations
 
 

@@ -9,6 +9,7 @@ import attrs
 from tensorhub_contracts.errors import Violation
 from tensorhub_contracts.hub.artifact import ComponentRecord
 from tensorhub_contracts.hub.demand import Demand
+from tensorhub_contracts.hub.demanded_lanes import lane_that_was_meant, names_that_cover, with_suggestion
 from tensorhub_contracts.hub.matching import left_out
 from tensorhub_contracts.hub.verdict import ComponentVerdict, RejectedLane
 from tensorhub_contracts.lanes.image_lanes import DecoderLanes, ImageLanes
@@ -95,13 +96,15 @@ def _device(demand: Demand) -> str:
 def _lane_unavailable(
     record: ComponentRecord, wanted: LaneName | None, candidates: Sequence[Candidate], image_lanes: ImageLanes
 ) -> Violation:
-    offered = ", ".join(dict.fromkeys(each.lane for each in candidates)) or "no lane"
-    found = f"{offered}{left_out(record, image_lanes)}"
+    lanes = list(dict.fromkeys(each.lane for each in candidates))
+    found = f"{', '.join(lanes) or 'no lane'}{left_out(record, image_lanes)}"
+    meant = lane_that_was_meant(str(wanted), names_that_cover(lanes)) if wanted is not None else ""
     return Violation(
         code="lane-unavailable",
         object=str(wanted or "any lane"),
         expected=f"a lane of the image that reads {record.contract}",
         found=found,
+        remedy=with_suggestion(meant, code="lane-unavailable"),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from tensorhub_contracts.checkpoints.adapters import adapter_violation
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
@@ -19,8 +19,12 @@ from tensorhub_contracts.inspection.identify import identify
 from tensorhub_contracts.inspection.result import Inspection
 from tensorhub_contracts.inspection.unexplained.stored_values import judge_values
 from tensorhub_contracts.inspection.units.grouping import Grouping, group_tensors
+from tensorhub_contracts.inspection.units.tensor_groups import TensorGroups
 from tensorhub_contracts.plugins.installed import installed_registry
 from tensorhub_contracts.registry.registry import Registry, resolve
+
+#: More than the rank of any adapter, whose tensors have it as one of their dimensions.
+_HIGHEST_RANK: Final = 1024
 
 
 def inspect(
@@ -48,11 +52,11 @@ def inspect(
             checkpoint = read_checkpoint(source, component, progress=progress, visit=grouping.add)
         except Refusal as refusal:
             return refused(source, component, refusal, nearest=wanted.handle if wanted else None)
-        adapter = adapter_violation(checkpoint, on_disk=isinstance(source, str | os.PathLike))
-        if adapter is not None:
-            return refused(source, component, Refusal([adapter]), checkpoint=checkpoint)
         # If a tensor is held twice, the grouping saw both copies, and only one counts.
         groups = group_tensors(checkpoint.tensors, registry.sidecar_names) if checkpoint.held_twice else grouping.finish()
+        adapter = adapter_violation(checkpoint, _low_ranks(groups), on_disk=isinstance(source, str | os.PathLike))
+        if adapter is not None:
+            return refused(source, component, Refusal([adapter]), checkpoint=checkpoint)
         inspection = identify(checkpoint, registry, groups, wanted)
         if inspection.facts is not None and inspection.facts.whole_tree and inspection.accepted:
             return judge_values(inspection, tensor_bytes(source, checkpoint), asked=wanted is not None)
@@ -60,6 +64,12 @@ def inspect(
     finally:
         if collecting:
             gc.enable()
+
+
+def _low_ranks(groups: TensorGroups) -> list[str]:
+    """Return the tensors that an adapter's could be: most quantized ones are too large on each side for its rank."""
+    small = (names for geometry, names in groups.quantized.items() if min(geometry.shape, default=0) <= _HIGHEST_RANK)
+    return [*groups.unquantized, *groups.other, *(name for names in small for name in names)]
 
 
 def inspect_planned(

@@ -17,7 +17,7 @@ from tensorhub_contracts.lanes.image_lanes import (
     SupersededContract,
     lanes_digest,
 )
-from tensorhub_contracts.lanes.requirements import missing_requirements
+from tensorhub_contracts.lanes.requirements import missing_in_words, missing_requirements, what_to_install
 from tensorhub_contracts.plugins.facts import LaneConflict, Plugin, Plugins
 from tensorhub_contracts.plugins.host import installed_plugins
 from tensorhub_contracts.plugins.loader import RegisteredDecoder
@@ -118,8 +118,8 @@ def _exclusions(plugin: Plugin, registered: RegisteredDecoder, plugins: Plugins)
         return
     missing = missing_requirements(declared.requires)
     if missing:
-        reason = f"{', '.join(missing)} cannot be imported here"
-        yield Excluded(registered.name, "requirement-missing", declared.contract, lanes, reason)
+        remedy = what_to_install(missing, shipped=plugin.shipped, distribution=plugin.distribution)
+        yield Excluded(registered.name, "requirement-missing", declared.contract, lanes, missing_in_words(missing), remedy)
         return
     lost = [each for each in plugins.lane_conflicts if any(registered == loser for _, loser in each.losers)]
     if lost:

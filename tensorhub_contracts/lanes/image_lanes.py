@@ -70,6 +70,8 @@ class Excluded:
     lanes: tuple[str, ...]
     #: For people.
     reason: str
+    #: For people: what to install, where that is all that is missing.
+    remedy: str = ""
 
 
 @attrs.frozen
@@ -93,7 +95,7 @@ class ImageLanes:
     lanes_beyond_table: tuple[str, ...]
     contracts: tuple[DecoderLanes, ...]
     excluded: tuple[Excluded, ...]
-    #: Over everything but `why`, `reason` and `scan`: the same wherever the same decoders with the same requirements are installed.
+    #: Over everything but `why`, `reason`, `remedy` and `scan`: the same wherever the same decoders and requirements are installed.
     digest: str
     scan: ScanCount
 
@@ -110,7 +112,7 @@ def lanes_facts(lanes: ImageLanes) -> dict[str, Any]:
     for entry in facts["contracts"]:
         del entry["why"]
     for entry in facts["excluded"]:
-        del entry["reason"]
+        del entry["reason"], entry["remedy"]
     return facts
 
 

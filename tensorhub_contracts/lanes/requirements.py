@@ -1,20 +1,62 @@
-"""Whether the modules that a decoder requires are there: looked for, and not imported."""
+"""Whether what a decoder requires is there: modules, and a torch that is built with CUDA. Looked for, and not imported."""
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Iterable, Sequence
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
+from typing import Final
+
+#: Required by a decoder that only a CUDA device runs: what torch calls itself is a text, and None in a build without CUDA.
+TORCH_WITH_CUDA: Final = "torch.version.cuda"
 
 
 def missing_requirements(modules: Iterable[str]) -> tuple[str, ...]:
     """Return the modules, `torch` or `cuda.bindings.nvrtc`, that an import would not find.
 
     No module and none of its parents is imported. A folder without code, as an uninstalled package leaves one behind,
-    counts as missing unless a deeper name is asked for: namespace packages are such folders.
+    counts as missing unless a deeper name is asked for: namespace packages are such folders. `torch.version.cuda` is no module:
+    it is missing unless the torch that an import would find says in its `version.py` that it is built with CUDA.
     """
-    return tuple(module for module in modules if not _is_there(module))
+    return tuple(module for module in modules if not (_torch_has_cuda() if module == TORCH_WITH_CUDA else _is_there(module)))
+
+
+def missing_in_words(missing: Sequence[str]) -> str:
+    """Return why missing requirements are missing, as a clause."""
+    modules = ", ".join(module for module in missing if module != TORCH_WITH_CUDA)
+    if modules:
+        return f"{modules} cannot be imported here"
+    return "torch built with CUDA: the one that is installed is not, or does not say so in torch/version.py"
+
+
+def what_to_install(missing: Sequence[str], *, shipped: bool, distribution: str) -> str:
+    """Return what brings missing requirements; `shipped` says whether the decoder is one of ours, whose extras are known."""
+    if not shipped:
+        return f"Install what brings {' and '.join(missing)}, which {distribution} needs."
+    extras = [extra for extra, root in (("torch", "torch"), ("cu13", "cuda")) if any(each.partition(".")[0] == root for each in missing)]
+    if TORCH_WITH_CUDA in missing and "torch" not in missing:
+        return "Install a torch that is built with CUDA" + (", and pip install 'tensorhub-contracts[cu13]'." if "cu13" in extras else ".")
+    return f"pip install 'tensorhub-contracts[{','.join(extras)}]'"
+
+
+def _torch_has_cuda() -> bool:
+    """Whether torch's `version.py`, which is not run, gives a text for `cuda`."""
+    spec = _find("torch", None)
+    if spec is None or not spec.origin:
+        return False
+    try:
+        statements = ast.parse(Path(spec.origin).with_name("version.py").read_text("utf-8")).body
+    except (OSError, SyntaxError, ValueError):
+        return False
+    said = ""
+    for statement in statements:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id="cuda")], value=value) | ast.AnnAssign(target=ast.Name(id="cuda"), value=value):
+                said = value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else ""
+    return bool(said)
 
 
 def _is_there(module: str) -> bool:

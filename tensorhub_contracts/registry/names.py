@@ -82,10 +82,15 @@ class LaneName(Readable):
         """The bits of activations: 16 of `fp8-w8a16`. Raises ValueError for a family, which does not say."""
         return int(self.activation.rpartition("a")[2])
 
+    @property
+    def bit_family(self) -> str:
+        """The family of all weights of as many bits: `8bit` of `fp8-w8a16`; empty for a family, which does not say."""
+        return f"{self.activation[1:].partition('a')[0]}bit" if self.activation else ""
+
     def covers(self, lane: LaneName) -> bool:
-        """Whether a full lane is the one asked for: a family covers its bodies, a body its executions."""
+        """Whether a full lane is the one asked for: a family covers its bodies, as `8bit` does those of 8 bits, a body its executions."""
         if not self.activation:
-            return self.family == lane.family
+            return self.family in (lane.family, lane.bit_family)
         return self.body == lane.body and self.execution in ("", lane.execution)
 
     def __str__(self) -> str:
@@ -93,7 +98,7 @@ class LaneName(Readable):
 
 
 def parse_lane(text: str) -> LaneName:
-    """Read a family (`fp8`), a body (`fp8-w8a16`) or a lane (`fp8-w8a16+eager`).
+    """Read a family (`fp8`, `8bit`), a body (`fp8-w8a16`) or a lane (`fp8-w8a16+eager`).
 
     Nothing is folded or trimmed. Raises `Refusal` (`lane-malformed`).
     """
@@ -103,5 +108,5 @@ def parse_lane(text: str) -> LaneName:
         return LaneName(body[1], body[2], body[3] or "", execution)
     if body is None and not plus and re.match(_FAMILY_ALONE, name, re.ASCII):
         return LaneName(name)
-    expected = "a family such as fp8, a body such as fp8-w8a16, or a lane such as fp8-w8a16+eager"
+    expected = "a family such as fp8, or 8bit for all weights of 8 bits, a body such as fp8-w8a16, or a lane such as fp8-w8a16+eager"
     raise Refusal([Violation(code="lane-malformed", object=text, expected=expected, found=repr(text))])

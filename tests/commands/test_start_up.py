@@ -62,7 +62,7 @@ def test_inspect_imports_no_other_command_and_no_other_report(h3: Path) -> None:
     ours = {name for name in modules if name.startswith(("tensorhub_contracts.commands.", "tensorhub_contracts.reports."))}
     wanted = {
         "commands.inspect", "commands.inspect_command", "commands.outputs", "commands.handles", "commands.progress", "commands.ending",
-        "reports.text", "reports.grid_table", "reports.summary", "reports.printable",
+        "commands.repeated", "reports.text", "reports.grid_table", "reports.summary", "reports.printable",
     }  # fmt: skip
     assert ours <= {f"tensorhub_contracts.{name}" for name in wanted}
     assert not {"xml.etree.ElementTree", "tensorhub_contracts.reports.schemas", "unittest", "asyncio", "urllib.request"} & modules

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tensorhub_contracts import inspect
 from tensorhub_contracts.checkpoints.paths import folder_of, inside, is_folder, last_name, mode_of, plain_path
 from tests.support.privileges import foreign_folder, without_privileges
 
@@ -58,3 +60,12 @@ def test_a_path_that_cannot_be_looked_at_raises() -> None:
 
 def test_a_name_that_no_file_can_have_is_one_where_nothing_lies(tmp_path: Path) -> None:
     assert mode_of(os.path.join(tmp_path, "a" * 300)) == 0
+
+
+@pytest.mark.parametrize(
+    "source", [None, 3, ["model.safetensors"], ("a", "b"), {"path": "x"}, object()], ids=lambda each: type(each).__name__
+)
+def test_a_source_of_another_kind_is_a_type_error_that_says_what_is_expected(source: Any) -> None:
+    with pytest.raises(TypeError, match=f"a path, an open binary file, or the bytes of a file, not {type(source).__name__}"):
+        inspect(source)
+    inspect(b"")  # the control: bytes are a source, and refused for what they hold

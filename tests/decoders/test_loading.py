@@ -204,6 +204,13 @@ def test_tensors_begin_at_multiples_of_a_cache_line(llama: Path) -> None:
 # ------------------------------------------------------------ refusals and errors
 
 
+@pytest.fixture
+def torch_with_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the lanes of kernels be claimed, which they are where torch is built with CUDA: what refuses them then is asked for here."""
+    monkeypatch.setattr("tensorhub_contracts.lanes.requirements._torch_has_cuda", lambda: True)
+
+
+@pytest.mark.usefixtures("torch_with_cuda")
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
@@ -213,7 +220,8 @@ def test_tensors_begin_at_multiples_of_a_cache_line(llama: Path) -> None:
         ({"lane": "fp8-w8a8-dynamic", "sm": 90}, "load-unsupported"),  # it multiplies stored codes, and they are upcast
         ({"lane": "fp8-w8a8-dynamic", "sm": 90, "resident": True}, "load-unsupported"),  # on the CPU
         ({"lane": "bf16"}, "lane-unavailable"),
-        ({"lane": "FP8"}, "lane-malformed"),
+        ({"lane": "fp8_w8a16"}, "lane-malformed"),
+        ({"lane": "FP8-W8A32"}, "lane-dtype"),
         ({"dtype": "F32"}, "lane-dtype"),
         ({"dtype": "bfloat16"}, "lane-dtype"),
         ({"lane": "fp8-w8a32", "dtype": "BF16"}, "lane-dtype"),
@@ -225,6 +233,7 @@ def test_what_cannot_be_had_is_refused(arguments: dict[str, Any], code: str, lla
     assert caught.value.codes == (code,)
 
 
+@pytest.mark.usefixtures("torch_with_cuda")
 def test_another_lane_is_taken_only_if_the_caller_names_it_and_is_reported(llama: Path) -> None:
     report = load(llama, lane=("fp8-w8a8-dynamic", "fp8-w8a16"), dtype="BF16", resident=True).report
     assert (report.lanes_asked, report.lane) == (("fp8-w8a8-dynamic", "fp8-w8a16"), "fp8-w8a16+eager")
@@ -237,6 +246,7 @@ def test_another_lane_is_taken_only_if_the_caller_names_it_and_is_reported(llama
     assert caught.value.codes == ("floor-unmet",)
 
 
+@pytest.mark.usefixtures("torch_with_cuda")
 def test_where_no_lane_is_supported_each_says_why(llama: Path) -> None:
     with pytest.raises(Refusal) as caught:
         load(llama, lane=["fp8-w8a8-dynamic", "nvfp4-w4a4-static", "bf16"], dtype="BF16", resident=True)
@@ -249,7 +259,7 @@ def test_where_no_lane_is_supported_each_says_why(llama: Path) -> None:
 
 @pytest.mark.parametrize(
     ("lanes", "dtype", "code"),
-    [(("fp8-w8a32", "fp8-w8a16"), "BF16", "lane-dtype"), (("FP8", "fp8-w8a16"), "BF16", "lane-malformed")],
+    [(("fp8-w8a32", "fp8-w8a16"), "BF16", "lane-dtype"), (("fp8_w8a16", "fp8-w8a16"), "BF16", "lane-malformed")],
 )
 def test_nothing_but_what_is_not_supported_here_moves_a_load_on(lanes: tuple[str, ...], dtype: str, code: str, llama: Path) -> None:
     with pytest.raises(Refusal) as caught:

@@ -57,7 +57,7 @@ def digest_of(lanes: dict[str, Any]) -> str:
     """Work out the digest as the README says, with no code of the product."""
     facts = {key: value for key, value in lanes.items() if key not in ("digest", "scan")}
     facts["contracts"] = [{key: value for key, value in each.items() if key != "why"} for each in lanes["contracts"]]
-    facts["excluded"] = [{key: value for key, value in each.items() if key != "reason"} for each in lanes["excluded"]]
+    facts["excluded"] = [{key: value for key, value in each.items() if key not in ("reason", "remedy")} for each in lanes["excluded"]]
     text = json.dumps(facts, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return "sha256:" + hashlib.sha256(text.encode("utf-8")).hexdigest()
 
@@ -133,6 +133,10 @@ def known(each: dict[str, Any]) -> list[tuple[str, str]]:
     return [(each["contract"], each["digest"])] + [(older["contract"], older["digest"]) for older in each["supersedes"]]
 
 
+def folded(asked: str | None) -> str | None:
+    return None if asked is None else "".join(chr(ord(each) + 32) if "A" <= each <= "Z" else each for each in asked).strip(" \t\n\v\f\r")
+
+
 def component_answer(record: dict[str, Any], lanes: dict[str, Any], demand: dict[str, Any]) -> dict[str, Any] | list[tuple[str, str, str]]:
     def said(key: str) -> Any:
         return demand.get(key, {}).get(record["component"], demand.get(key, {}).get("*"))
@@ -153,7 +157,7 @@ def component_answer(record: dict[str, Any], lanes: dict[str, Any], demand: dict
         faults.append(("digest", "contract-digest", handle))
     if faults:
         return faults
-    asked, sm, adapters = said("lanes"), demand.get("sm"), demand.get("adapters", False)
+    asked, sm, adapters = folded(said("lanes")), demand.get("sm"), demand.get("adapters", False)
     ranked = [*lanes["lanes"], *lanes["lanes_beyond_table"]]
     tried = [(lane, entry) for lane in ranked for entry in proved if lane in entry["lanes"] + entry["lanes_beyond_table"]]  # step 6
     why: list[set[str]] = []
@@ -162,9 +166,11 @@ def component_answer(record: dict[str, Any], lanes: dict[str, Any], demand: dict
         words = body.split("-")
         scaled = not (words[-1][0] == "w" and "a" in words[-1] and words[-1].replace("w", "", 1).replace("a", "", 1).isdigit())
         family = "-".join(words[: -2 if scaled else -1])
+        bits = words[-2 if scaled else -1][1:].split("a")[0] + "bit"
         floors = [entry["floors"][body], record["floors"].get(body, "none")]
         runs = all(floor == "none" or (sm is not None and sm >= floor) for floor in floors)
-        fails = {"lane": asked not in (None, lane, body, family), "floor": not runs, "adapters": adapters and not entry["composes_lora"]}
+        composes = not adapters or entry["composes_lora"]
+        fails = {"lane": asked not in (None, lane, body, family, bits), "floor": not runs, "adapters": not composes}
         why.append({stage for stage, failed in fails.items() if failed})
 
     def listed(stage: str, places: list[int]) -> list[tuple[str, str, str]]:
@@ -278,6 +284,7 @@ HANDLES = st.sampled_from(["a.x@1", "a.x@2", "a.x@10", "a.y@1"])
 DIGESTS = st.sampled_from(["sha256:" + "0" * 64, "sha256:" + "1" * 64])
 BODIES = ["fp8-w8a16", "fp8-w8a8-dynamic", "q-w8a8", "q-r-w8a8-s"]
 LANES = [f"{body}+{execution}" for body in BODIES for execution in ("eager", "compiled")]
+ASKED = ["fp8", "FP8", "q", "q-r", "8bit", " 8Bit", "4bit", *BODIES, *LANES, *map(str.upper, LANES)]
 FLOORS = st.sampled_from(["none", 80, 90])
 COMPONENTS = st.sampled_from(["", "u", "v"])
 OLDER = st.lists(st.builds(dict, contract=HANDLES, digest=DIGESTS), max_size=1)
@@ -322,7 +329,7 @@ def cases(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any], dict[str, An
     named = st.sampled_from(["*", "*", *(record["component"] for record in records), "w"])
     demand = {
         "accept": draw(st.dictionaries(named, st.lists(HANDLES, max_size=4), max_size=2)),
-        "lanes": draw(st.dictionaries(named, st.sampled_from(["fp8", "q", "q-r", *BODIES, *LANES]), max_size=2)),
+        "lanes": draw(st.dictionaries(named, st.sampled_from(ASKED), max_size=2)),
         "sm": draw(st.sampled_from([None, 79, 80, 89, 90])),
         "adapters": draw(st.booleans()),
     }

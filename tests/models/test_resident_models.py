@@ -717,7 +717,10 @@ def test_a_loader_that_splits_or_transposes_a_unit_is_refused_by_name(
 
 
 @pytest.mark.parametrize(("lane", "code"), [("fp8-w8a8-dynamic", "floor-unmet"), ("bf16", "lane-unavailable")])
-def test_lanes_that_cannot_run_here_are_refused(lane: str, code: str, folders: Callable[[str], Path]) -> None:
+def test_lanes_that_cannot_run_here_are_refused(
+    lane: str, code: str, folders: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tensorhub_contracts.lanes.requirements._torch_has_cuda", lambda: True)
     assert refused(folders("llama"), lane=lane).codes == (code,)
 
 

@@ -41,13 +41,17 @@ def test_without_torch_the_shipped_decoders_are_left_out_and_no_lane_is_left(ins
         "cozy.fp8-storage@1",
     }
     kernels = [each for each in record["excluded"] if each["module"].endswith("_w8a8")]
-    assert {(each["contract"], each["reason"]) for each in kernels} == {
-        (contract, "torch, cuda.core cannot be imported here") for contract in ("hf.fp8-blockwise@1", "cozy.fp8-rowwise@1")
+    assert {(each["contract"], each["reason"], each["remedy"]) for each in kernels} == {
+        (contract, "torch, cuda.core cannot be imported here", "pip install 'tensorhub-contracts[torch,cu13]'")
+        for contract in ("hf.fp8-blockwise@1", "cozy.fp8-rowwise@1")
     }
-    assert all(each["lanes"] and each["reason"] == "torch cannot be imported here" for each in record["excluded"] if each not in kernels)
+    others = [each for each in record["excluded"] if each not in kernels]
+    assert all(each["lanes"] and each["reason"] == "torch cannot be imported here" for each in others)
+    assert {each["remedy"] for each in others} == {"pip install 'tensorhub-contracts[torch]'"}
     text = install().tensorhub("lanes")
     assert text.code == 1
-    assert "No lane is left: this environment can execute nothing." in text.err
+    assert "No lane is left: this environment can execute nothing. pip install 'tensorhub-contracts[torch]'" in text.err
+    assert "  remedy    pip install 'tensorhub-contracts[torch]'\n" in text.out
     assert "requirement-missing: torch cannot be imported here" in text.out
 
 
@@ -89,11 +93,57 @@ def test_with_torch_the_lanes_appear_best_first_and_torch_is_not_imported(instal
     assert site.python(script).out == "False\n"
 
 
+#: What torch's wheels say of themselves; the last line that names `cuda` counts.
+WITH_CUDA = (
+    "from typing import Optional\n__version__ = '2.13.0+cu130'\ndebug = False\ncuda: Optional[str] = '13.0'\nhip: Optional[str] = None\n"
+)
+WITHOUT_CUDA = {
+    "a CPU build": WITH_CUDA.replace("'13.0'", "None"),
+    "a ROCm build": WITH_CUDA.replace("'13.0'", "None").replace("hip: Optional[str] = None", "hip: Optional[str] = '7.1'"),
+    "an empty text": WITH_CUDA.replace("'13.0'", "''"),
+    "no word of it": "__version__ = '2.13.0'\n",
+    "what is computed": WITH_CUDA.replace("'13.0'", "str(13)"),
+    "what is taken back": WITH_CUDA + "cuda = None\n",
+    "no Python": "cuda = = '13.0'\n",
+    "nothing": "",
+}
+
+
+def with_kernels(folder: Path, version: str | None) -> Path:
+    """Write what the kernels import, none of which may be imported, and a torch that says a text of itself."""
+    for name in ("cuda/core", "torch"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "__init__.py").write_text("raise AssertionError('imported')\n", encoding="utf-8")
+    if version is not None:
+        (folder / "torch" / "version.py").write_text(version, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("said", [*WITHOUT_CUDA, "no file"])
+def test_without_a_torch_that_is_built_with_cuda_no_lane_of_kernels_is_claimed(install: Installer, tmp_path: Path, said: str) -> None:
+    site = install().and_folder(with_kernels(tmp_path, WITHOUT_CUDA.get(said)))
+    record = site.lanes()
+    assert not [lane for lane in record["lanes"] + record["lanes_beyond_table"] if "w8a8" in lane]
+    assert "fp8-w8a16+eager" in record["lanes"], "the control: what the CPU runs is claimed"
+    left_out = excluded(record, "requirement-missing")
+    assert [each["module"].rpartition("_")[2] for each in left_out] == ["w8a8", "w8a8"]
+    for each in left_out:
+        assert each["reason"].startswith("torch built with CUDA: ")
+        assert each["remedy"] == "Install a torch that is built with CUDA."
+        assert each["lanes"] == ["fp8-w8a8-dynamic+eager", "fp8-w8a8-dynamic+compiled"]
+    text = site.tensorhub("lanes").out
+    assert "requirement-missing: torch built with CUDA: " in text
+    if said == "a CPU build":
+        doctor = site.tensorhub("doctor")
+        assert "those of kernels are not claimed: torch built with CUDA" in doctor.out
+        assert json.loads(site.tensorhub("doctor", "--output", "json").out)["missing_for_lanes"] == ["torch.version.cuda"]
+
+
 def test_with_the_packages_of_the_kernels_their_lane_comes_first_and_none_is_imported(install: Installer, tmp_path: Path) -> None:
-    (tmp_path / "cuda" / "core").mkdir(parents=True)
-    (tmp_path / "cuda" / "core" / "__init__.py").write_text("raise AssertionError('imported')\n", encoding="utf-8")
-    record = install(torch=True).and_folder(tmp_path).lanes()
+    site = install().and_folder(with_kernels(tmp_path, WITH_CUDA))
+    record = site.lanes()
     assert record["excluded"] == []
+    assert "those of kernels are claimed" in site.tensorhub("doctor").out
     bodies = ("bf16-w16a16", "fp8-w8a16")
     assert record["lanes"] == [
         "fp8-w8a8-dynamic+compiled",
@@ -101,7 +151,7 @@ def test_with_the_packages_of_the_kernels_their_lane_comes_first_and_none_is_imp
     ]
     assert record["lanes_beyond_table"] == ["fp8-w8a8-dynamic+eager", "fp8-w8a32+eager", "fp8-w8a32+compiled"]
     (entry,) = (each for each in record["contracts"] if each["decoder"].endswith("decode_hf_fp8_blockwise_w8a8"))
-    assert (entry["floors"], entry["requires"]) == ({"fp8-w8a8-dynamic": 89}, ["cuda.core", "torch"])
+    assert (entry["floors"], entry["requires"]) == ({"fp8-w8a8-dynamic": 89}, ["cuda.core", "torch", "torch.version.cuda"])
 
 
 def test_the_folder_that_an_uninstalled_torch_left_behind_is_no_torch(install: Installer, tmp_path: Path) -> None:

@@ -234,7 +234,10 @@ def test_options_reach_the_comparison(record: Path, image: Path) -> None:
 
     assert lane() == STORED
     assert lane("--sm", "89") == STORED
-    assert lane("--sm", "90") == FAST_LANE
+    for text in ("90", "9.0", "sm_90", "sm_90a", "SM_90", "10.0", "100"):
+        assert lane("--sm", text) == FAST_LANE
+    for text in ("8.9", "sm_89", "80", "8.0"):
+        assert lane("--sm", text) == STORED
     assert lane("--sm", "90", "--adapters") == STORED
     assert lane("--sm", "90", "--lane", "fp8") == FAST_LANE
     assert lane("--sm", "90", "--lane", "fp8-w8a16") == STORED
@@ -269,6 +272,38 @@ def test_a_refusal_is_a_problem_and_exit_code_1(record: Path, image: Path, optio
     )
     assert {each["code"] for each in problem["violations"]} == {code}
     assert tensorhub("satisfies", record, "--image", image, *options).code == 1
+
+
+def test_two_images_are_wrong_usage_and_never_the_last_alone(record: Path, image: Path) -> None:
+    run = tensorhub("satisfies", record, "--image", image, f"--image={image}")
+    assert (run.code, run.out) == (2, "")
+    assert "--image is given 2 times, and takes one value" in run.err
+    assert "Usage: tensorhub satisfies" in run.err
+
+
+def test_the_forms_of_a_compute_capability_are_in_the_message(record: Path, image: Path) -> None:
+    run = tensorhub("satisfies", record, "--image", image, "--sm", "9")
+    assert "'9' is no compute capability; write it as 90, 9.0, sm_90 or sm_90a" in run.err
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "remedy"),
+    [
+        ("fp8-w8a16-eager", "lane-unavailable", "Did you mean fp8-w8a16+eager? "),
+        ("FP8-W8A16-Eager", "lane-unavailable", "Did you mean fp8-w8a16+eager? "),
+        ("fp8_w8a16+eager", "lane-malformed", "Did you mean fp8-w8a16+eager? "),
+        ("fp8-w8a16+eagerly", "lane-malformed", "Did you mean fp8-w8a16+eager? "),
+        ("8bits", "lane-unavailable", "Did you mean 8bit? "),
+        ("fp8-w8a8-dynamic+eager", "lane-unavailable", "Ask for a lane that the image offers"),
+        ("4bit", "lane-unavailable", "Ask for a lane that the image offers"),
+        ("nonsense", "lane-unavailable", "Ask for a lane that the image offers"),
+    ],
+)
+def test_a_slip_is_answered_with_what_may_have_been_meant(record: Path, image: Path, asked: str, code: str, remedy: str) -> None:
+    problem = answer(record, "--image", image, "--lane", asked, code=1)
+    assert (problem["code"], problem["remedy"].startswith(remedy)) == (code, True), problem["remedy"]
+    if code == "lane-malformed":
+        assert "8bit for all weights of 8 bits" in problem["violations"][0]["expected"]
 
 
 def test_options_for_components(tmp_path: Path, image: Path) -> None:
@@ -311,9 +346,12 @@ def test_a_demand_in_a_file_is_the_whole_demand(tmp_path: Path, record: Path, im
 @pytest.mark.parametrize(
     "options",
     [
-        ["--sm", "0"],
-        ["--sm", "9.0"],
-        ["--sm", "sm_90"],
+        *(
+            ["--sm", text]
+            for text in ("0", "9", "", "9.", "9.00", ".9", "sm90", "sm_9", "sm_90b", "compute_90", "90a", "-90", "1000", "\u0669\u0660")
+        ),
+        ["--sm", "90", "--sm", "90"],
+        ["--demand", "/dev/null", "--demand", "/dev/null"],
         ["--lane", "fp8", "--lane", "bf16"],
         ["--lane", "=fp8", "--lane", "=bf16"],
         ["--output", "json", "--output", "text"],

@@ -101,10 +101,39 @@ def test_what_is_derived_is_read_back_with_its_digest() -> None:
     assert lanes_digest(derived) == derived.digest
 
 
+@pytest.mark.parametrize(
+    ("facts", "found"),
+    [
+        ({"accept": {"*": "hf.fp8-blockwise@1"}}, "accept of '*': a tuple of handles, not 'hf.fp8-blockwise@1'"),
+        ({"accept": ["hf.fp8-blockwise@1"]}, "accept: a mapping of components to handles, not ['hf.fp8-blockwise@1']"),
+        ({"accept": "hf.fp8-blockwise@1"}, "accept: a mapping"),
+        ({"accept": {"*": (1,)}}, "accept of '*': a tuple of handles, not (1,)"),
+        ({"accept": {None: ()}}, "accept: a mapping"),
+        ({"accept": None}, "accept: a mapping"),
+        ({"lanes": "fp8"}, "lanes: a mapping of components to one lane each, not 'fp8'"),
+        ({"lanes": {"*": ("fp8",)}}, "lanes: a mapping"),
+        ({"lanes": ["fp8"], "sm": 9}, "lane each, not ['fp8']; sm: a compute capability such as 90, which is 9.0, or None, not 9"),
+    ],
+    ids=str,
+)
+def test_a_demand_is_checked_when_it_is_made(facts: dict[str, Any], found: str) -> None:
+    with pytest.raises(Refusal) as caught:
+        Demand(**facts)
+    (violation,) = caught.value.violations
+    assert (violation.code, violation.object) == ("document-malformed", "Demand")
+    assert found in violation.found
+
+
+def test_a_demand_takes_tuples_and_lists_of_handles() -> None:
+    assert Demand(accept={"*": ["a.b@1"]}).accepted("x") == ["a.b@1"]  # type: ignore[dict-item, comparison-overlap]  # as callers write it
+    assert Demand(accept={"*": ("a.b@1",)}).accepted("x") == ("a.b@1",)
+
+
 @pytest.mark.parametrize("facts", [{"sm": 0}, {"sm": -1}, {"sm": True}, {"sm": "90"}, {"sm": 90.0}, {"adapters": 1}, {"adapters": None}])
 def test_a_demand_made_in_python_is_checked_too(facts: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=next(iter(facts))):
+    with pytest.raises(Refusal, match=next(iter(facts))) as caught:
         Demand(**facts)
+    assert caught.value.codes == ("document-malformed",)
 
 
 def test_one_inspection_of_each_component_and_at_least_one() -> None:

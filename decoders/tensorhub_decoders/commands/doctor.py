@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from typing import Final
 
 import attrs
 import click
@@ -14,8 +15,12 @@ from tensorhub_cuda.nvrtc.cache import DISABLE_JIT
 from tensorhub_contracts.commands import EXIT_REFUSED
 from tensorhub_contracts.commands.outputs import Output, chosen_outputs, output_option, write_outputs
 from tensorhub_contracts.documents import document_json
+from tensorhub_contracts.lanes.requirements import TORCH_WITH_CUDA, missing_in_words, missing_requirements
 from tensorhub_contracts.reports.printable import printable
 from tensorhub_contracts.reports.summary import size_in_words
+
+#: What decoders require whose lanes only a CUDA device runs.
+_OF_KERNEL_LANES: Final = ("torch", TORCH_WITH_CUDA, "cuda.core")
 
 
 @attrs.frozen
@@ -28,6 +33,8 @@ class Diagnosis:
     problems: tuple[Problem, ...]
     #: What is there.
     environment: EnvironmentFacts
+    #: What the lanes of kernels require and is missing: this installation does not claim them then.
+    missing_for_lanes: tuple[str, ...]
 
 
 @click.command("doctor")
@@ -43,7 +50,7 @@ def command(outputs: tuple[Output, ...]) -> None:
     outputs = chosen_outputs(outputs)
     facts = find_environment()
     problems = find_problems(facts)
-    diagnosis = Diagnosis(not problems, problems, facts)
+    diagnosis = Diagnosis(not problems, problems, facts, missing_requirements(_OF_KERNEL_LANES))
     writers = {"text": lambda: "\n".join(_lines(diagnosis)) + "\n", "json": lambda: document_json(diagnosis)}
     write_outputs(outputs, writers)
     if problems:
@@ -54,6 +61,8 @@ def _lines(diagnosis: Diagnosis) -> Iterator[str]:
     facts = diagnosis.environment
     yield from _driver_lines(facts)
     yield from map(printable, _software_lines(facts))
+    missing = diagnosis.missing_for_lanes
+    yield printable(f"lanes    those of kernels are {f'not claimed: {missing_in_words(missing)}' if missing else 'claimed'}")
     for problem in diagnosis.problems:
         yield f"{click.style('refused', fg='red')}  {printable(problem.found)}"
         yield f"         {printable(problem.remedy)}"
