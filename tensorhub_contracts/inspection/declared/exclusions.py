@@ -30,7 +30,7 @@ class ExclusionReport(Readable):
     matched: int = 0
     #: Entries that cover a quantized unit, each with the first one.
     contradicted: tuple[tuple[str, str], ...] = ()
-    #: Entries that match only when a prefix is put before them.
+    #: Entries of several segments that match only when a prefix is put before them; one segment is a name at any depth.
     by_suffix: tuple[str, ...] = ()
     unmatched: tuple[str, ...] = ()
     #: Unquantized matrices that no entry covers.
@@ -47,7 +47,8 @@ def check_exclusions(
 
     `quantized` and `unquantized` are tensor names, `matrices` those of the unquantized ones that could have been quantized. A
     module is a tensor's name without its last segment. An entry covers a module if it is a run of its whole segments:
-    `mlp.gate` covers `model.layers.0.mlp.gate` and not `model.layers.0.mlp.gate_proj`.
+    `mlp.gate` covers `model.layers.0.mlp.gate` and not `model.layers.0.mlp.gate_proj`. A parameter that is neither weight nor bias has
+    a name of its own, which an entry may give too, as MiniMax-M2's `e_score_correction_bias` does.
     """
     entries, violations = _entries(sources)
     literals = [entry for entry in entries if not entry.startswith("re:") and not is_shell_pattern(entry)]
@@ -75,7 +76,7 @@ def check_exclusions(
         entries=len(entries),
         matched=len(matched),
         contradicted=tuple(contradicted.items()),
-        by_suffix=tuple(entry for entry in literals if entry in matched and entry not in anchored),
+        by_suffix=tuple(entry for entry in literals if "." in entry and entry in matched and entry not in anchored),
         unmatched=tuple(entry for entry in entries if entry not in matched and entry not in not_evaluated),
         unlisted=tuple(unlisted),
         not_evaluated=tuple(not_evaluated),
@@ -93,7 +94,7 @@ def _covering(
 ) -> list[str]:
     """Return the entries that cover the module of a tensor; note in `anchored` those that do so from its beginning."""
     module = name.rpartition(".")[0] or name
-    segments = tuple(module.split("."))
+    segments = tuple((module if name.endswith((".weight", ".bias")) else name).split("."))
     found = []
     for length in () if last_segments.isdisjoint(segments) else lengths:  # most modules end here
         for start in range(len(segments) - length + 1):
