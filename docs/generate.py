@@ -16,6 +16,7 @@ import click
 import tensorhub_contracts
 from tensorhub_contracts.checkpoints.geometry import write_shape
 from tensorhub_contracts.commands import tensorhub
+from tensorhub_contracts.lanes.hub_table import HUB_TABLE
 from tensorhub_contracts.refusal_codes import explanations
 from tensorhub_contracts.registry.contract import NOT_PROVABLE, Contract, Declares, Marker, Requirement
 from tensorhub_contracts.registry.registry import Registry, load_registry
@@ -190,11 +191,16 @@ def lanes_page(registry: Registry) -> str:
         "executions a body has, which weights it may have, and in which order lanes are preferred. It is closed: hubs compare",
         "bodies byte for byte.",
         "",
-        "| rank | body | executions | weights | what it is |",
-        "|---:|---|---|---|---|",
+        "The *hub's lane table* is that of the public worker and of its hub, who refuse a lane that is not in it. An image lists the lanes",
+        "that it has of the table as `lanes`, and others as `lanes_beyond_table`; a lane of the table is preferred to one beyond it.",
+        "",
+        "| rank | body | executions | in the hub's table | weights | what it is |",
+        "|---:|---|---|---|---|---|",
     ]
     for lane in registry.lanes.values():
-        lines.append(f"| {lane.rank} | `{lane.body}` | {', '.join(lane.executions)} | {', '.join(lane.elements)} | {lane.summary} |")
+        known = ", ".join(execution for execution in lane.executions if f"{lane.body}+{execution}" in HUB_TABLE) or "none"
+        executions = ", ".join(lane.executions)
+        lines.append(f"| {lane.rank} | `{lane.body}` | {executions} | {known} | {', '.join(lane.elements)} | {lane.summary} |")
     lines += [
         "",
         "A *floor* is the least compute capability (sm) that a lane of a contract runs on; `none` is stated, and never assumed.",

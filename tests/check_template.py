@@ -71,7 +71,7 @@ def check_installed(environment: Environment) -> None:
     (plugin,) = [each for each in environment.json("plugins")["plugins"] if not each["shipped"]]
     expect("plugin", (plugin["name"], plugin["version"], plugin["state"], plugin["owns"]), ("acme-int8", "0.1.0", "loaded", [CONTRACT]))
     lanes = environment.json("lanes")
-    expect("lanes", [lane for lane in lanes["lanes"] if lane.startswith("int8")], ["int8-w8a16+eager", "int8-w8a16+compiled"])
+    expect("lanes", [lane for lane in lanes["lanes_beyond_table"] if lane.startswith("int8")], ["int8-w8a16+eager", "int8-w8a16+compiled"])
     sound = write_checkpoint(environment.folder / "sound", [4])
     wrong = write_checkpoint(environment.folder / "wrong", [4, 2])
     (inspection,) = environment.json("inspect", sound)["inspections"]
@@ -91,7 +91,7 @@ def check_installed(environment: Environment) -> None:
 def check_uninstalled(environment: Environment) -> None:
     """Without the plugin, the layout is unknown everywhere, and the same image no longer satisfies the artifact."""
     expect("plugins left", [each for each in environment.json("plugins")["plugins"] if not each["shipped"]], [])
-    expect("lanes left", [lane for lane in environment.json("lanes")["lanes"] if lane.startswith("int8")], [])
+    expect("lanes left", [lane for lane in environment.json("lanes")["lanes_beyond_table"] if lane.startswith("int8")], [])
     (inspection,) = environment.json("inspect", environment.folder / "sound", code=1)["inspections"]
     expect("inspection", inspection["accepted"], False)
     environment.tensorhub("lanes", "--output", "json=lanes.json")

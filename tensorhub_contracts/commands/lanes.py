@@ -50,25 +50,28 @@ def command(check: Path | None, strict: bool, outputs: tuple[Output, ...]) -> No
         for plugin in installed_plugins().faulty:
             click.echo(printable(f"{plugin.title} is {plugin.state}: {plugin.reason}"), err=True)
         sys.exit(EXIT_FAULT)
-    if not lanes.lanes:
+    if not lanes.all_lanes:
         click.echo("No lane is left: this environment can execute nothing.", err=True)
-    if found or not lanes.lanes:
+    if found or not lanes.all_lanes:
         sys.exit(EXIT_REFUSED)
 
 
 def _scan(lanes: ImageLanes) -> str:
     damaged = f", {lanes.scan.damaged} of them with damaged metadata" if lanes.scan.damaged else ""
-    return f"{lanes.scan.distributions} distributions{damaged}: {lanes.scan.plugins} plugins, {len(lanes.lanes)} lanes"
+    return f"{lanes.scan.distributions} distributions{damaged}: {lanes.scan.plugins} plugins, {len(lanes.all_lanes)} lanes"
 
 
 def _lines(lanes: ImageLanes) -> Iterator[str]:
     yield f"{click.style('lanes', bold=True)}  {lanes.digest}"
     yield from (f"  {lane}" for lane in lanes.lanes)
+    if lanes.lanes_beyond_table:
+        yield "lanes beyond the hub's table"
+        yield from (f"  {lane}" for lane in lanes.lanes_beyond_table)
     for entry in lanes.contracts:
         yield printable(f"{entry.contract}  {entry.digest}")
         yield printable(f"  decoder   {entry.decoder}  of {entry.distribution} {entry.version}".rstrip())
         for body, floor in entry.floors.items():
-            executions = ", ".join(lane.partition("+")[2] for lane in entry.lanes if lane.partition("+")[0] == body)
+            executions = ", ".join(lane.partition("+")[2] for lane in entry.all_lanes if lane.partition("+")[0] == body)
             yield printable(f"  serves    {body} ({executions})  floor {floor if floor == 'none' else f'sm_{floor}'}")
         yield f"  adapters  {'composed' if entry.composes_lora else 'not composed'}"
     for excluded in lanes.excluded:

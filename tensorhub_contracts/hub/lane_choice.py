@@ -62,11 +62,11 @@ def choose_lane(
 
 
 def _candidates(record: ComponentRecord, entries: Iterable[DecoderLanes], image_lanes: ImageLanes) -> Iterator[Candidate]:
-    """Yield the lanes of decoders, best first in the order that the image gives."""
-    for lane in image_lanes.lanes:
+    """Yield the lanes of decoders, best first in the order that the image gives: those of the hub's table before those beyond it."""
+    for lane in image_lanes.all_lanes:
         body = lane.partition("+")[0]
         for entry in entries:
-            if lane in entry.lanes:
+            if lane in entry.all_lanes:
                 stated = (entry.floors[body], *((record.floors[body],) if body in record.floors else ()))
                 yield Candidate(lane, entry, stated)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import attrs
 
 from tensorhub_contracts.errors import PluginError, Refusal, Violation
+from tensorhub_contracts.lanes.hub_table import split_by_table
 from tensorhub_contracts.lanes.image_lanes import (
     DERIVATION,
     DecoderLanes,
@@ -53,11 +54,13 @@ def derive_execution_lanes(plugins: Plugins | None = None) -> ImageLanes:
         if served:
             entries.append(_entry(plugin, registered, served, plugins.registry))
     entries.sort(key=lambda entry: (entry.contract, entry.decoder))
-    offered = {lane for entry in entries for lane in entry.lanes}
+    offered = {lane for entry in entries for lane in entry.all_lanes}
+    of_table, beyond = split_by_table(lane for lane in _ranked(plugins.registry.lanes, plugins.registry) if lane in offered)
     lanes = ImageLanes(
         version=1,
         derivation=DERIVATION,
-        lanes=tuple(lane for lane in _ranked(plugins.registry.lanes, plugins.registry) if lane in offered),
+        lanes=of_table,
+        lanes_beyond_table=beyond,
         contracts=tuple(entries),
         excluded=tuple(sorted(excluded, key=lambda each: (each.module, each.code, each.contract, each.lanes))),
         digest="",
@@ -89,13 +92,15 @@ def _lanes(registered: RegisteredDecoder, registry: Registry) -> tuple[str, ...]
 def _entry(plugin: Plugin, registered: RegisteredDecoder, lanes: tuple[str, ...], registry: Registry) -> DecoderLanes:
     declared = registered.declaration
     floors = registry.contracts[declared.contract].floors
+    of_table, beyond = split_by_table(lanes)
     return DecoderLanes(
         contract=declared.contract,
         digest=declared.digest,
         decoder=registered.name,
         distribution=plugin.distribution,
         version=plugin.version,
-        lanes=lanes,
+        lanes=of_table,
+        lanes_beyond_table=beyond,
         floors={body: floors[body] for body in dict.fromkeys(lane.partition("+")[0] for lane in lanes)},
         composes_lora=declared.composes_lora,
         requires=tuple(sorted(declared.requires)),

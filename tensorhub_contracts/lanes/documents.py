@@ -9,7 +9,8 @@ from typing import Any
 
 from tensorhub_contracts.documents import document_json, malformed, read_document
 from tensorhub_contracts.errors import Refusal, Violation
-from tensorhub_contracts.lanes.image_lanes import DERIVATION, ImageLanes, lanes_digest, lanes_facts
+from tensorhub_contracts.lanes.hub_table import HUB_TABLE
+from tensorhub_contracts.lanes.image_lanes import DERIVATION, DecoderLanes, ImageLanes, lanes_digest, lanes_facts
 from tensorhub_contracts.registry.names import parse_handle, parse_lane
 
 
@@ -22,7 +23,7 @@ def lanes_toml(lanes: ImageLanes) -> str:
     """Return the `[execution_lanes]` block, ended by a newline."""
     entries = [
         f"  {{ contract = {_text(each.contract)}, decoder = {_text(each.decoder)}, lanes = {_texts(each.lanes)}, "
-        f"composes_lora = {'true' if each.composes_lora else 'false'} }},"
+        f"lanes_beyond_table = {_texts(each.lanes_beyond_table)}, composes_lora = {'true' if each.composes_lora else 'false'} }},"
         for each in lanes.contracts
     ]
     excluded = [f"  {{ module = {_text(each.module)}, reason = {_text(f'{each.code}: {each.reason}')} }}," for each in lanes.excluded]
@@ -30,6 +31,7 @@ def lanes_toml(lanes: ImageLanes) -> str:
         "[execution_lanes]",
         f"derivation = {_text(lanes.derivation)}",
         f"lanes = {_texts(lanes.lanes)}",
+        f"lanes_beyond_table = {_texts(lanes.lanes_beyond_table)}",
         *_array("contracts", entries),
         *_array("excluded_modules", excluded),
     ]
@@ -58,10 +60,16 @@ def _faults(lanes: ImageLanes) -> Iterator[str]:
     """Yield what a derivation never writes: a lane that two serve for one contract, one without a floor, a handle that is none."""
     if lanes.derivation != DERIVATION:
         yield f"derivation {lanes.derivation!r}, and this release compares {DERIVATION}"
-    served = [(entry.contract, lane) for entry in lanes.contracts for lane in entry.lanes]
+    served = [(entry.contract, lane) for entry in lanes.contracts for lane in entry.all_lanes]
     yield from (f"{lane} of {contract} has two decoders" for contract, lane in dict.fromkeys(served) if served.count((contract, lane)) > 1)
-    yield from (f"lane {lane} stands more than once" for lane in dict.fromkeys(lanes.lanes) if lanes.lanes.count(lane) > 1)
-    for lane in lanes.lanes:
+    yield from (f"lane {lane} stands more than once" for lane in dict.fromkeys(lanes.all_lanes) if lanes.all_lanes.count(lane) > 1)
+    listing: tuple[ImageLanes | DecoderLanes, ...] = (lanes, *lanes.contracts)
+    for each in listing:
+        yield from (f"lane {lane} is in lanes, and not in the hub's lane table" for lane in each.lanes if lane not in HUB_TABLE)
+        yield from (
+            f"lane {lane} is beyond the table, and in the hub's lane table" for lane in each.lanes_beyond_table if lane in HUB_TABLE
+        )
+    for lane in lanes.all_lanes:
         try:
             if not parse_lane(lane).execution:
                 yield f"lane {lane} has no execution"
@@ -72,8 +80,8 @@ def _faults(lanes: ImageLanes) -> Iterator[str]:
             parse_handle(entry.contract)
         except Refusal:
             yield f"contracts[{place}].contract {entry.contract!r} is not a handle"
-        yield from (f"contracts[{place}].lanes: {lane} is not among the lanes" for lane in entry.lanes if lane not in lanes.lanes)
-        bodies = dict.fromkeys(lane.partition("+")[0] for lane in entry.lanes)
+        yield from (f"contracts[{place}].lanes: {lane} is not among the lanes" for lane in entry.all_lanes if lane not in lanes.all_lanes)
+        bodies = dict.fromkeys(lane.partition("+")[0] for lane in entry.all_lanes)
         yield from (f"contracts[{place}].floors: none is stated for {body}" for body in bodies if body not in entry.floors)
 
 

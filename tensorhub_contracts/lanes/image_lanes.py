@@ -40,8 +40,10 @@ class DecoderLanes:
     decoder: str
     distribution: str
     version: str
-    #: Full names, best first.
+    #: Those of the hub's lane table, by their full names, best first.
     lanes: tuple[str, ...]
+    #: Those that it does not have, best first.
+    lanes_beyond_table: tuple[str, ...]
     #: The least compute capability of each of their bodies, or "none".
     floors: dict[str, RecordedFloor]
     composes_lora: bool
@@ -49,6 +51,11 @@ class DecoderLanes:
     supersedes: tuple[SupersededContract, ...]
     #: For people.
     why: str
+
+    @property
+    def all_lanes(self) -> tuple[str, ...]:
+        """Every lane that it serves, those of the hub's table first."""
+        return self.lanes + self.lanes_beyond_table
 
 
 @attrs.frozen
@@ -80,13 +87,20 @@ class ImageLanes:
 
     version: Literal[1]
     derivation: str
-    #: Best first.
+    #: Those of the hub's lane table (`lanes.hub_table`), best first.
     lanes: tuple[str, ...]
+    #: Those that it does not have, best first: a verdict takes one only if no lane of the table will do.
+    lanes_beyond_table: tuple[str, ...]
     contracts: tuple[DecoderLanes, ...]
     excluded: tuple[Excluded, ...]
     #: Over everything but `why`, `reason` and `scan`: the same wherever the same decoders with the same requirements are installed.
     digest: str
     scan: ScanCount
+
+    @property
+    def all_lanes(self) -> tuple[str, ...]:
+        """Every lane, best first: those of the hub's table before those beyond it."""
+        return self.lanes + self.lanes_beyond_table
 
 
 def lanes_facts(lanes: ImageLanes) -> dict[str, Any]:

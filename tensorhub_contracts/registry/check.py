@@ -129,7 +129,8 @@ def _form_faults(form: Form, sidecar_names: SidecarNames) -> Iterator[str]:
         yield f"tensors.weight.name: a [[sidecar]] says that {form.primary.suffix!r} is a sidecar"
     for role, tensor in form.tensors.items():
         name = tensor.name.replace("{number}", "", 1) if role == "weight" else tensor.name
-        if not name.startswith(("{module}", "{param}")) or name.count("{") != 1 or (form.numbered and not name.startswith("{module}.")):
+        placeholders = (name.count("{"), name.count("}"))
+        if not name.startswith(("{module}", "{param}")) or placeholders != (1, 1) or (form.numbered and not name.startswith("{module}.")):
             yield f"tensors.{role}.name: begins with {{module}} or {{param}} and holds no other placeholder, but {{number}} of a weight"
         yield from (f"tensors.{role}.dtypes: {dtype} is not a dtype" for dtype in tensor.dtypes if dtype not in BITS)
         yield from (f"tensors.{role}.shapes: {fault}" for shape in tensor.shapes if (fault := _shape_fault(shape)))

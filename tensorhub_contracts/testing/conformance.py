@@ -205,7 +205,7 @@ class DecoderContractTests:
     def _ways(self) -> list[tuple[str, str]]:
         """Return the lanes of the decoder that upcast weights, each with the dtypes that it has."""
         entries = [entry for entry in derive_execution_lanes().contracts if entry.decoder == self._registered().name]
-        lanes = [lane for entry in entries if entry.contract == self.contract for lane in entry.lanes]
+        lanes = [lane for entry in entries if entry.contract == self.contract for lane in entry.all_lanes]
         ways = [(lane, dtype) for lane in lanes for dtype in _DTYPES.get(parse_lane(lane).activation_bits, ())]
         if not ways:
             pytest.skip(f"no lane of {lanes} upcasts weights: compare the outputs of its kernels with the reference")

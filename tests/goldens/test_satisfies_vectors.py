@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import tomllib
 from collections.abc import Callable
 from functools import cache
@@ -28,6 +29,10 @@ from tensorhub_contracts.reports.schemas import json_schema
 VECTORS = {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(Path(__file__).with_name("satisfies").glob("*.json"))}
 COMPARED = {"component", "contract", "lane", "decoder", "rejected"}
 READERS: dict[str, Callable[[str], Any]] = {"artifact": read_artifact, "lanes": read_lanes, "demand": read_demand}
+
+#: The hub's lane table, as the README lists it.
+README = (Path(__file__).with_name("satisfies") / "README.md").read_text("utf-8")
+(TABLE,) = (set(block.split()) for block in re.findall(r"```text\n(.*?)```", README, re.DOTALL))
 
 #: Gate codes that no comparison gives: they are of `lanes --check`, of decoding, and of the installation.
 NOT_OF_A_COMPARISON = {"lanes-differ", "lane-dtype", "plugin-conflict"}
@@ -149,7 +154,8 @@ def component_answer(record: dict[str, Any], lanes: dict[str, Any], demand: dict
     if faults:
         return faults
     asked, sm, adapters = said("lanes"), demand.get("sm"), demand.get("adapters", False)
-    tried = [(lane, entry) for lane in lanes["lanes"] for entry in proved if lane in entry["lanes"]]  # step 6
+    ranked = [*lanes["lanes"], *lanes["lanes_beyond_table"]]
+    tried = [(lane, entry) for lane in ranked for entry in proved if lane in entry["lanes"] + entry["lanes_beyond_table"]]  # step 6
     why: list[set[str]] = []
     for lane, entry in tried:
         body = lane.split("+")[0]
@@ -270,11 +276,16 @@ def test_every_decider_and_several_components_are_in_a_vector() -> None:
 
 HANDLES = st.sampled_from(["a.x@1", "a.x@2", "a.x@10", "a.y@1"])
 DIGESTS = st.sampled_from(["sha256:" + "0" * 64, "sha256:" + "1" * 64])
-BODIES = ["q-w8a8", "q-w8a16", "q-r-w8a8-s"]
+BODIES = ["fp8-w8a16", "fp8-w8a8-dynamic", "q-w8a8", "q-r-w8a8-s"]
 LANES = [f"{body}+{execution}" for body in BODIES for execution in ("eager", "compiled")]
 FLOORS = st.sampled_from(["none", 80, 90])
 COMPONENTS = st.sampled_from(["", "u", "v"])
 OLDER = st.lists(st.builds(dict, contract=HANDLES, digest=DIGESTS), max_size=1)
+
+
+def by_table(lanes: list[str]) -> dict[str, list[str]]:
+    """Return lanes as a record has them: those of the hub's table, and those beyond it."""
+    return {"lanes": [lane for lane in lanes if lane in TABLE], "lanes_beyond_table": [lane for lane in lanes if lane not in TABLE]}
 
 
 @st.composite
@@ -282,11 +293,11 @@ def entries(draw: st.DrawFn) -> list[dict[str, Any]]:
     found = []
     for number in range(draw(st.integers(0, 4))):
         facts = {"contract": draw(HANDLES), "digest": draw(DIGESTS), "decoder": f"m:D{number}", "distribution": "d", "version": "1"}
-        taken = {lane for other in found if other["contract"] == facts["contract"] for lane in other["lanes"]}
+        taken = {lane for other in found if other["contract"] == facts["contract"] for lane in other["lanes"] + other["lanes_beyond_table"]}
         served = [lane for lane in draw(st.lists(st.sampled_from(LANES), unique=True, max_size=4)) if lane not in taken]
         floors = {body: draw(FLOORS) for body in dict.fromkeys(lane.split("+")[0] for lane in served)}
         told = {"composes_lora": draw(st.booleans()), "requires": [], "supersedes": draw(OLDER), "why": ""}
-        found.append({**facts, "lanes": served, "floors": floors, **told})
+        found.append({**facts, **by_table(served), "floors": floors, **told})
     return found
 
 
@@ -304,13 +315,14 @@ def cases(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any], dict[str, An
         }
         floors = draw(st.dictionaries(st.sampled_from(BODIES), FLOORS, max_size=2))
         records.append({**facts, "floors": floors, "supersedes": draw(OLDER)})
-    lanes: dict[str, Any] = {"version": 1, "derivation": "tensorhub.execution-lanes@1", "lanes": draw(st.permutations(LANES))}
+    ranked = draw(st.permutations(LANES))
+    lanes: dict[str, Any] = {"version": 1, "derivation": "tensorhub.execution-lanes@1", **by_table(ranked)}
     lanes |= {"contracts": draw(entries()), "excluded": [], "scan": {"distributions": 1, "damaged": 0, "plugins": 1}}
     lanes["digest"] = digest_of(lanes)
     named = st.sampled_from(["*", "*", *(record["component"] for record in records), "w"])
     demand = {
         "accept": draw(st.dictionaries(named, st.lists(HANDLES, max_size=4), max_size=2)),
-        "lanes": draw(st.dictionaries(named, st.sampled_from(["q", "q-r", *BODIES, *LANES]), max_size=2)),
+        "lanes": draw(st.dictionaries(named, st.sampled_from(["fp8", "q", "q-r", *BODIES, *LANES]), max_size=2)),
         "sm": draw(st.sampled_from([None, 79, 80, 89, 90])),
         "adapters": draw(st.booleans()),
     }

@@ -15,7 +15,7 @@ from tensorhub_contracts import Refusal, inspect
 from tensorhub_contracts.hub.artifact import record_artifact
 from tensorhub_contracts.plugins.installed import installed_registry
 from tests.support.checkpoint_files import write_checkpoint, write_sparse
-from tests.support.trees import BLOCKWISE, Tree, assert_accepted, bf16, fp8_config, judge, unit, why
+from tests.support.trees import BLOCKWISE, Tree, assert_accepted, bf16, fp8_config, judge, stacked_unit, unit, why
 
 NF4: Tree = {
     "double_blocks.0.img_attn.qkv.weight": ("U8", (14155776, 1)),
@@ -255,6 +255,31 @@ def test_integers_beside_a_quantized_weight_could_be_its_exponents(entry: tuple[
     inspection = judge(tmp_path, {"w.weight": ("F8_E4M3", (256, 128)), "w.exps": entry})
     assert inspection.contract is None
     assert "w.exps" in {each.object for each in inspection.violations}, why(inspection)
+
+
+BESIDE = {
+    "a complex vector": (unit("x", 256, 128), "x.freqs", ("C64", (256,))),
+    "a boolean for each row": (unit("x", 256, 128), "x.mask", ("BOOL", (256,))),
+    "a boolean": (unit("x", 256, 128), "x.flag", ("BOOL", (1,))),
+    "below the weight": (unit("x", 256, 128), "x.weight.zeros", ("I64", (256, 1))),
+    "below the weight, an exponent": (unit("x", 256, 128), "x.weight.exponent", ("I32", (1,))),
+    "beside a stack": (stacked_unit("experts.w1", 2, 256, 128), "experts.w1_zp", ("I32", (256,))),
+    "beside a stack, an exponent": (stacked_unit("experts.w1", 2, 256, 128), "experts.w1_exponent", ("I8", (1,))),
+    "scales of a stack": (stacked_unit("experts.w1", 2, 256, 128), "experts.scale", ("I32", (2,))),
+}
+
+
+@pytest.mark.parametrize(("tree", "name", "entry"), BESIDE.values(), ids=BESIDE)
+def test_what_lies_beside_a_weight_is_no_bookkeeping(tree: Tree, name: str, entry: tuple[str, tuple[int, ...]], tmp_path: Path) -> None:
+    assert_accepted(judge(tmp_path, tree, fp8_config()), BLOCKWISE)
+    inspection = judge(tmp_path, {**tree, name: entry}, fp8_config())
+    assert [(each.code, each.object) for each in inspection.violations] == [("tensor-unexplained", name)], why(inspection)
+    elsewhere = judge(tmp_path, {**tree, "elsewhere.mask": entry}, fp8_config())
+    assert elsewhere.contract == BLOCKWISE, why(elsewhere)
+
+
+def test_a_counter_beside_a_weight_is_one(tmp_path: Path) -> None:
+    assert_accepted(judge(tmp_path, {**unit("x", 256, 128), "x.steps": ("I64", ())}, fp8_config()), BLOCKWISE)
 
 
 def test_what_is_refused_by_name_is_so_for_every_way_in(tmp_path: Path) -> None:

@@ -124,3 +124,33 @@ def test_what_stands_beside_weights_in_raw_cast_files_stays_accepted(tree: Tree,
 def test_a_bias_beside_a_sound_unit(tmp_path: Path) -> None:
     tree = {**unit("mlp.gate", 256, 256), "mlp.gate.e_score_correction_bias": ("F32", (256,)), **bf16("mlp.gate.bias", 256)}
     assert_accepted(judge(tmp_path, tree, fp8_config()), BLOCKWISE)
+
+
+TORCHAO: Tree = {"layers.0.q_weight_qdata": ("F8_E4M3", (512, 256)), "layers.0.q_weight_scale": ("F32", (512, 1))}
+GPT_OSS: Tree = {"mlp.experts.w1_blocks": ("U8", (2, 64, 4, 16)), "mlp.experts.w1_scales": ("U8", (2, 64, 4))}
+PAYLOADS = {
+    "torchao@q_s": (TORCHAO, "layers.0.q_s", {"quant_method": "torchao"}),
+    "torchao@smooth": (TORCHAO, "layers.0.q_weight_scale_smooth", {"quant_method": "torchao"}),
+    "torchao@zeros": (TORCHAO, "layers.0.zeros", {"quant_method": "torchao"}),
+    "gpt-oss@amax": (GPT_OSS, "mlp.experts.w1_amax", {"quant_method": "mxfp4"}),
+    "gpt-oss@below": (GPT_OSS, "mlp.experts.w1_blocks.absmax", {"quant_method": "mxfp4"}),
+}
+
+
+@pytest.mark.parametrize(("tree", "name", "declared"), PAYLOADS.values(), ids=PAYLOADS)
+def test_beside_a_payload_under_a_name_of_its_own(tree: Tree, name: str, declared: dict[str, str], tmp_path: Path) -> None:
+    config = {"quantization_config": declared}
+    sound = judge(tmp_path, tree, config)
+    assert sound.contract is not None, why(sound)
+    inspection = judge(tmp_path, {**tree, name: ("F32", (64,))}, config)
+    assert [(each.code, each.object) for each in inspection.violations] == [("scale-name-unknown", name)], why(inspection)
+    companion = judge(tmp_path, {**tree, f"{name.rpartition('_')[0]}_bias": ("F32", (64,))}, config)
+    assert companion.contract == sound.contract, why(companion)
+
+
+def test_fp8_parameters_may_scale_one_another_unless_they_are_of_one_size(tmp_path: Path) -> None:
+    """The other direction of a recurrent layer is a weight too, and a vector beside a matrix is none."""
+    one: Tree = {"lstm.weight_ih_l0": ("F8_E4M3", (64, 32)), "lstm.weight_ih_l0_reverse": ("F8_E4M3", (64, 32))}
+    assert_accepted(judge(tmp_path, one), STORAGE)
+    inspection = judge(tmp_path, {**one, "lstm.weight_ih_l0_s": ("F8_E4M3", (64,))})
+    assert [(each.code, each.object) for each in inspection.violations] == [("scale-name-unknown", "lstm.weight_ih_l0_s")], why(inspection)

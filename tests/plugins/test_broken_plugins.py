@@ -109,7 +109,7 @@ def test_b3_02_lanes_name_every_broken_plugin_among_what_they_leave_out(install:
     assert set(left_out) == {f"failing_{module}" for module in FAILING}
     for module, (_, reason) in FAILING.items():
         assert left_out[f"failing_{module}"].startswith(f"{entry(module)} (failing-{entry(module)} 1.0): {reason}")
-    assert record["lanes"] == ["int8-w8a16+eager", "int8-w8a16+compiled"]
+    assert record["lanes_beyond_table"] == ["int8-w8a16+eager", "int8-w8a16+compiled"]
     text = failing(install).tensorhub("lanes").out
     assert "left out  failing_import_error: plugin-broken: import-error (failing-import-error 1.0): ModuleNotFoundError" in text
 

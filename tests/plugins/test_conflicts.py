@@ -61,7 +61,7 @@ def test_b3_03_lanes_are_refused_with_both_named_until_one_is_blocked_by_its_dis
     assert [(each["contract"], each["distribution"], each["version"]) for each in record["contracts"]] == [(UNREAD, "good", "1.2")]
     assert [each["module"] for each in excluded(record, "plugin-blocked")] == ["evil_fp8"]
     assert record["lanes"] == ["fp8-w8a16+eager", "fp8-w8a16+compiled"]
-    assert site.lanes(selection="-good")["lanes"] == ["fp8-w8a32+eager", "fp8-w8a32+compiled"]
+    assert site.lanes(selection="-good")["lanes_beyond_table"] == ["fp8-w8a32+eager", "fp8-w8a32+compiled"]
     assert site.tensorhub("lanes", "--strict", selection="-evil").code == 0
 
 
@@ -137,7 +137,7 @@ def test_b3_03_the_image_names_the_winner_and_the_loser_is_left_out(install: Ins
     (lost,) = excluded(record, "lane-overridden")
     assert lost["module"] == "tensorhub_decoders.hf_fp8_blockwise:decode_hf_fp8_blockwise"
     assert (lost["contract"], lost["lanes"]) == (BLOCKWISE, ["fp8-w8a16+eager", "fp8-w8a16+compiled"])
-    served = {each["decoder"]: each["lanes"] for each in record["contracts"] if each["contract"] == BLOCKWISE}
+    served = {each["decoder"]: each["lanes"] + each["lanes_beyond_table"] for each in record["contracts"] if each["contract"] == BLOCKWISE}
     assert served == {
         "acme:decode": ["fp8-w8a16+eager", "fp8-w8a16+compiled"],
         "tensorhub_decoders.hf_fp8_blockwise:decode_hf_fp8_blockwise": ["fp8-w8a32+eager", "fp8-w8a32+compiled"],

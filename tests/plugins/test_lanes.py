@@ -30,7 +30,7 @@ sys.stderr.write(lanes.digest)
 
 def test_without_torch_the_shipped_decoders_are_left_out_and_no_lane_is_left(install: Installer) -> None:
     record = install().lanes(code=1)
-    assert (record["lanes"], record["contracts"]) == ([], [])
+    assert (record["lanes"], record["lanes_beyond_table"], record["contracts"]) == ([], [], [])
     assert {each["contract"] for each in excluded(record, "requirement-missing")} == {
         "plain.bf16@1",
         "plain.f16@1",
@@ -53,7 +53,7 @@ def test_without_torch_the_shipped_decoders_are_left_out_and_no_lane_is_left(ins
 
 def test_a_plugin_that_needs_nothing_gives_its_lanes_without_torch(install: Installer) -> None:
     record = install(int8()).lanes()
-    assert record["lanes"] == ["int8-w8a16+eager", "int8-w8a16+compiled"]
+    assert record["lanes_beyond_table"] == ["int8-w8a16+eager", "int8-w8a16+compiled"]
     (entry,) = record["contracts"]
     assert re.fullmatch("sha256:[0-9a-f]{64}", entry.pop("digest"))
     assert entry == {
@@ -61,7 +61,8 @@ def test_a_plugin_that_needs_nothing_gives_its_lanes_without_torch(install: Inst
         "decoder": "acme_int8:decode",
         "distribution": "acme-int8",
         "version": "1.0",
-        "lanes": ["int8-w8a16+eager", "int8-w8a16+compiled"],
+        "lanes": [],
+        "lanes_beyond_table": ["int8-w8a16+eager", "int8-w8a16+compiled"],
         "floors": {"int8-w8a16": "none"},
         "composes_lora": True,
         "requires": [],
@@ -78,8 +79,9 @@ def test_with_torch_the_lanes_appear_best_first_and_torch_is_not_imported(instal
     assert {(each["module"].rpartition(":")[2], each["reason"]) for each in record["excluded"]} == {
         (f"decode_{contract}_w8a8", "cuda.core cannot be imported here") for contract in ("hf_fp8_blockwise", "cozy_fp8_rowwise")
     }
-    bodies = ("bf16-w16a16", "fp8-w8a16", "fp8-w8a32")
+    bodies = ("bf16-w16a16", "fp8-w8a16")
     assert record["lanes"] == [f"{body}+{execution}" for body in bodies for execution in ("eager", "compiled")]
+    assert record["lanes_beyond_table"] == ["fp8-w8a32+eager", "fp8-w8a32+compiled"]
     assert [each["contract"] for each in record["contracts"]] == sorted(each["contract"] for each in record["contracts"])
     assert len(record["contracts"]) == 6
     assert all(each["requires"] == ["torch"] for each in record["contracts"])
@@ -92,8 +94,12 @@ def test_with_the_packages_of_the_kernels_their_lane_comes_first_and_none_is_imp
     (tmp_path / "cuda" / "core" / "__init__.py").write_text("raise AssertionError('imported')\n", encoding="utf-8")
     record = install(torch=True).and_folder(tmp_path).lanes()
     assert record["excluded"] == []
-    bodies = ("fp8-w8a8-dynamic", "bf16-w16a16", "fp8-w8a16", "fp8-w8a32")
-    assert record["lanes"] == [f"{body}+{execution}" for body in bodies for execution in ("eager", "compiled")]
+    bodies = ("bf16-w16a16", "fp8-w8a16")
+    assert record["lanes"] == [
+        "fp8-w8a8-dynamic+compiled",
+        *(f"{body}+{execution}" for body in bodies for execution in ("eager", "compiled")),
+    ]
+    assert record["lanes_beyond_table"] == ["fp8-w8a8-dynamic+eager", "fp8-w8a32+eager", "fp8-w8a32+compiled"]
     (entry,) = (each for each in record["contracts"] if each["decoder"].endswith("decode_hf_fp8_blockwise_w8a8"))
     assert (entry["floors"], entry["requires"]) == ({"fp8-w8a8-dynamic": 89}, ["cuda.core", "torch"])
 
@@ -198,15 +204,16 @@ def test_the_toml_block_has_exactly_the_keys_of_a_hub(install: Installer) -> Non
     document = tomllib.loads(done.out)
     assert list(document) == ["execution_lanes"]
     block = document["execution_lanes"]
-    assert list(block) == ["derivation", "lanes", "contracts", "excluded_modules"]
+    assert list(block) == ["derivation", "lanes", "lanes_beyond_table", "contracts", "excluded_modules"]
     assert block["derivation"] == "tensorhub.execution-lanes@1"
     record = site.lanes()
-    assert block["lanes"] == record["lanes"]
+    assert (block["lanes"], block["lanes_beyond_table"]) == (record["lanes"], record["lanes_beyond_table"])
     assert block["contracts"] == [
         {
             "contract": INT8,
             "decoder": "acme_int8:decode",
-            "lanes": ["int8-w8a16+eager", "int8-w8a16+compiled"],
+            "lanes": [],
+            "lanes_beyond_table": ["int8-w8a16+eager", "int8-w8a16+compiled"],
             "composes_lora": True,
         }
     ]
@@ -304,7 +311,10 @@ EDITS: dict[str, tuple[Callable[[str], str], str]] = {
     "digest": (_edit(lambda record: record.update(digest="sha256:" + "0" * 64)), "lanes-digest"),
     "excluded": (_edit(lambda record: record["excluded"].clear()), "lanes-digest"),
     "lane-added": (_edit(lambda record: record["lanes"].append("fp8-w8a16+eager")), "lanes-digest"),
-    "lane-nobody-lists": (_edit(lambda record: record["lanes"].pop()), "document-malformed"),
+    "lane-beyond-the-table-added": (_edit(lambda record: record["lanes_beyond_table"].append("fp8-w8a32+eager")), "lanes-digest"),
+    "lane-in-the-other-list": (_edit(lambda record: record["lanes"].append("fp8-w8a32+eager")), "document-malformed"),
+    "lane-of-the-table-beyond-it": (_edit(lambda record: record["lanes_beyond_table"].append("fp8-w8a16+eager")), "document-malformed"),
+    "lane-nobody-lists": (_edit(lambda record: record["lanes_beyond_table"].pop()), "document-malformed"),
     "lane-misspelt": (_edit(lambda record: record["lanes"].append("nonsense")), "document-malformed"),
     "no-execution": (_edit(lambda record: record["lanes"].append("fp8-w8a16")), "document-malformed"),
     "no-floor": (_edit(lambda record: record["contracts"][0]["floors"].clear()), "document-malformed"),

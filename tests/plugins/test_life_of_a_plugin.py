@@ -23,7 +23,7 @@ def test_a_plugin_is_there_as_long_as_it_is_installed(base: Environment, install
     write_checkpoint(tmp_path / "tree", INT8_TREE)
     environment.pip("install", "--no-deps", "--no-index", install.wheel(int8()))
     assert site.by_name()["int8"]["metadata"] == str(environment.site_packages / "acme_int8-1.0.dist-info")
-    assert site.lanes()["lanes"] == ["int8-w8a16+eager", "int8-w8a16+compiled"]
+    assert site.lanes()["lanes_beyond_table"] == ["int8-w8a16+eager", "int8-w8a16+compiled"]
     row = json.loads(site.tensorhub("contracts", "--output", "json").out)[-1]
     assert (row["handle"], row["summary"]) == (INT8, "INT8, one scale a row.")
     assert row["digest"] == site.lanes()["contracts"][0]["digest"]

@@ -33,7 +33,8 @@ def test_the_verdict_stands_first(tmp_path: Path) -> None:
     assert lines[0] == str(tmp_path / "tree")
     assert lines[1] == f"  contract  {BLOCKWISE}  {load_registry().digest(BLOCKWISE)}"
     assert lines[2].startswith("  tensors   12 in 2 shards, ")
-    assert lines[3] == "  units     5, 2 of them in multi-token prediction (MTP)"
+    assert lines[3] == "  account   weight 5 (753.7 kB), sidecar 5 (176 bytes), unquantized 2 (262.7 kB)"
+    assert lines[4] == "  units     5, 2 of them in multi-token prediction (MTP)"
 
 
 def test_a_refusal_says_so_first_and_against_what(tmp_path: Path) -> None:
@@ -89,9 +90,9 @@ def test_up_to_three_names_nothing_is_left_out(tmp_path: Path, count: int) -> No
 
 
 def test_what_it_resembles_is_named(tmp_path: Path) -> None:
-    tensors = {"a.weight": ("F8_E4M3", (256, 384)), "a.weight_scale": ("F32", (256, 1))}
+    tensors = {"a.weight": ("F8_E4M3", (256, 384)), "a.weight_scale": ("U8", (256, 12))}
     tree = write_checkpoint(tmp_path / "tree", tensors, config=compressed_tensors_config("block", block_structure=[128, 128]))
-    assert "    resembles compressed-tensors.fp8-channel@1" in text_of(inspect(tree)).splitlines()
+    assert "    resembles compressed-tensors.mxfp8@1" in text_of(inspect(tree)).splitlines()
     assert f"judged against {ROWWISE}" in text_of(inspect(tree, contract=ROWWISE))
 
 
@@ -145,6 +146,7 @@ ACCEPTED = """\
 tree
   contract  hf.fp8-blockwise@1  {digest}
   tensors   3 in 1 shard, 98.9 kB, of which {read} were read
+  account   weight 1 (98.3 kB), sidecar 1 (24 bytes), unquantized 1 (256 bytes)
   units     1
 
   prefix        tensors  units  unquantized  unquantized dtypes
@@ -170,6 +172,7 @@ REFUSED = """\
 tree
   contract  REFUSED, judged against hf.fp8-blockwise@1
   tensors   3 in 1 shard, 98.9 kB, of which {read} were read
+  account   unquantized 1 (256 bytes), refused 2 (98.3 kB)
 
   scale-grid-transposed
     model.layers.0.q_proj.weight_scale_inv  in model.safetensors

@@ -87,6 +87,14 @@ def test_a_lane_is_ranked_once() -> None:
     assert "stands more than once" in refused(read_lanes, lanes(lanes=[*ranked, ranked[0]]))
 
 
+def test_each_lane_stands_in_the_list_of_its_table() -> None:
+    both = {"lanes": ["fp8-w8a16+eager", "fp8-w8a32+eager"], "lanes_beyond_table": ["bf16-w16a16+eager"]}
+    found = refused(read_lanes, lanes(**both))
+    assert "fp8-w8a32+eager is in lanes, and not in the hub's lane table" in found
+    assert "bf16-w16a16+eager is beyond the table, and in the hub's lane table" in found
+    assert "fp8-w8a16+eager is" not in found
+
+
 def test_what_is_derived_is_read_back_with_its_digest() -> None:
     derived = derive_execution_lanes()
     assert read_lanes(lanes_json(derived)) == derived

@@ -88,7 +88,7 @@ def test_surrogates_in_a_demand_and_an_artifact_do_not_break_the_json() -> None:
     with pytest.raises(Refusal) as caught:
         tensorhub_contracts.satisfies(
             tensorhub_contracts.Artifact(1, "t", ()),
-            tensorhub_contracts.ImageLanes(1, "d", (), (), (), "", None),  # type: ignore[arg-type]  # never looked at
+            tensorhub_contracts.ImageLanes(1, "d", (), (), (), (), "", None),  # type: ignore[arg-type]  # never looked at
             tensorhub_contracts.Demand(accept={LONE: (LONE,)}, lanes={LONE: LONE}),
         )
     text = problem_json(problem_details(caught.value))

@@ -22,6 +22,17 @@ TRANSPOSED: Tensors = {**FP8, "blocks.0.to_q.weight_scale_inv": ("F32", (3, 2))}
 BF16: Tensors = {"decoder.weight": ("BF16", (8, 16))}
 
 
+#: What of the lanes here the hub's table has.
+OF_TABLE = {f"{body}+{execution}" for body in ("bf16-w16a16", "fp8-w8a16") for execution in ("eager", "compiled")} | {
+    "fp8-w8a8-dynamic+compiled"
+}
+
+
+def by_table(lanes: Sequence[str]) -> dict[str, list[str]]:
+    """Return lanes as a record has them: those of the hub's table, and those beyond it."""
+    return {"lanes": [lane for lane in lanes if lane in OF_TABLE], "lanes_beyond_table": [lane for lane in lanes if lane not in OF_TABLE]}
+
+
 def entry(contract: str, decoder: str, lanes: Sequence[str], floor: Any = "none", *, composes: bool = True) -> dict[str, Any]:
     """Return what one decoder serves, with the digest that this registry has for the contract."""
     told = {"distribution": "acme", "version": "1.0", "requires": [], "supersedes": [], "why": "declared"}
@@ -31,7 +42,7 @@ def entry(contract: str, decoder: str, lanes: Sequence[str], floor: Any = "none"
         "contract": contract,
         "digest": digest,
         "decoder": decoder,
-        "lanes": list(lanes),
+        **by_table(lanes),
         "floors": floors,
         "composes_lora": composes,
         **told,
@@ -40,8 +51,8 @@ def entry(contract: str, decoder: str, lanes: Sequence[str], floor: Any = "none"
 
 def lanes_document(*entries: dict[str, Any]) -> dict[str, Any]:
     """Return the lanes of an image, ranked as its entries and their lanes are ordered."""
-    ranked = list(dict.fromkeys(lane for each in entries for lane in each["lanes"]))
-    facts = {"version": 1, "derivation": "tensorhub.execution-lanes@1", "lanes": ranked, "contracts": list(entries), "excluded": []}
+    ranked = {key: list(dict.fromkeys(lane for each in entries for lane in each[key])) for key in ("lanes", "lanes_beyond_table")}
+    facts = {"version": 1, "derivation": "tensorhub.execution-lanes@1", **ranked, "contracts": list(entries), "excluded": []}
     covered = copy.deepcopy(facts)
     for each in covered["contracts"]:
         del each["why"]

@@ -96,7 +96,7 @@ def judge_tensors(tensors: Mapping[str, Geometry], page: Page, pages: Mapping[st
             kinds[name], reason = _loose(name, tensors, page, pages, units, floats)
             verdict.reasons += [f"{name}: {reason}"] * bool(reason)
     if page.no_scale:
-        looked = (name for name in kinds if kinds[name] == "weight")
+        looked = [name for name in kinds if kinds[name] == "weight"]
         verdict.reasons += [f"{name} may scale a weight beside it" for name in looked if _may_scale(name, tensors, units)]
     verdict.reasons += _unquantized(tensors, [name for name, kind in kinds.items() if kind == "unquantized"], page)
     return verdict
@@ -207,22 +207,29 @@ def _is_called_scale(name: str, pages: Mapping[str, Page]) -> bool:
 
 
 def _may_scale(name: str, tensors: Mapping[str, Geometry], units: list[_Unit]) -> bool:
-    """Whether a float lies beside a weight and is no larger: it could be its scale."""
+    """Whether a float lies beside a weight and is no larger: it could be its scale. A weight beside a parameter must be smaller."""
     if leaf_of(name).endswith(_COMPANIONS):
         return False
-    size = math.prod(tensors[name][1])
-    return any(unit.weight != name and size <= math.prod(tensors[unit.weight][1]) and _is_beside(name, unit) for unit in units)
+    size, weights = math.prod(tensors[name][1]), {unit.weight for unit in units}
+    for unit in units:
+        larger = math.prod(tensors[unit.weight][1]) - (name in weights and not _is_named_weight(unit))
+        if unit.weight != name and size <= larger and _is_beside(name, unit):
+            return True
+    return False
+
+
+def _is_named_weight(unit: _Unit) -> bool:
+    return unit.form.weight.name.startswith("{module}.") or leaf_of(unit.weight) == "weight"
 
 
 def _is_beside(name: str, unit: _Unit) -> bool:
-    """In the module of `x.weight`, or below it. Beside a parameter `w`: below it, `w_…`, `w:…`, and what is called the scale of such words."""
+    """In the module of `x.weight`, or below it. Beside a parameter `w`: below it, `w_…`, `w:…`, and what is called a scale of its words."""
     if module_of(name) == unit.weight:
         return True
-    named_weight = unit.form.weight.name.startswith("{module}.") or leaf_of(unit.weight) == "weight"
     module = unit.stem if unit.form.weight.name.startswith("{module}.") else module_of(unit.weight)
     if module_of(name) != module:
         return False
-    if named_weight:
+    if _is_named_weight(unit):
         return True
     own, said = leaf_of(unit.stem), leaf_of(name)
     if said.startswith((own + "_", own + ":")):

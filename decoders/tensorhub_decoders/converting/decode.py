@@ -126,15 +126,15 @@ def _verdict(source: Inspection, dtype: str) -> ComponentVerdict:
     image = derive_execution_lanes()
     registry = installed_registry()
     readers = [each for each in image.contracts if registry.contracts[each.contract].quantized]
-    lanes = [lane for lane in image.lanes if upcasts(lane, dtype)]
+    lanes = [lane for lane in image.all_lanes if upcasts(lane, dtype)]
     for lane in lanes:
-        if any(each.contract == source.contract and lane in each.lanes for each in readers):
+        if any(each.contract == source.contract and lane in each.all_lanes for each in readers):
             try:
                 return satisfies(source, image, Demand(lanes={EVERY_COMPONENT: lane})).components[0]
             except Refusal as refusal:
                 if "floor-unmet" not in refusal.codes:
                     raise
-    sources = dict.fromkeys(each.contract for each in readers if set(each.lanes).intersection(lanes))
+    sources = dict.fromkeys(each.contract for each in readers if set(each.all_lanes).intersection(lanes))
     facts = source.facts
     remedy = f"Use an export in a contract that is decoded to {dtype} here, or install a plugin that decodes this one."
     if facts is not None and not facts.quantized:

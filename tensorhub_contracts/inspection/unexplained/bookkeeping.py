@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from tensorhub_contracts.checkpoints.geometry import BITS, Geometry
+from tensorhub_contracts.inspection.unexplained.beside import Beside
+from tensorhub_contracts.inspection.units.tensor_groups import UnitGeometry
 from tensorhub_contracts.registry.contract import BookkeepingWords
 
 #: Tables of 64-bit integers under a name that says nothing hold no more than this, or than a sixteenth of the checkpoint.
@@ -26,7 +28,11 @@ _WORDS = re.compile(r"[a-z]+")
 
 
 def unexplained(
-    integers: Mapping[str, Geometry], units: Collection[str], floats: Mapping[str, Geometry], total: int, words: BookkeepingWords
+    integers: Mapping[str, Geometry],
+    units: Mapping[str, UnitGeometry],
+    floats: Mapping[str, Geometry],
+    total: int,
+    words: BookkeepingWords,
 ) -> list[str]:
     """Return the names of the tensors that the rule does not explain, in the order given.
 
@@ -36,13 +42,13 @@ def unexplained(
     if not integers:
         return []
     scales = _Scales(integers, units, floats)
-    with_unit = {_module(name) for name in units if "weight" in _leaf(name)}
+    beside = Beside(units)
     tables = sum(each.byte_length or 0 for name, each in integers.items() if _is_nameless_table(name, each, words))
     tables_fit = tables <= max(_SMALL, total // _SHARE)
     faulty = {
         name: None
         for name, geometry in integers.items()
-        if not _explained(name, geometry, words, scales, beside_unit=_module(name) in with_unit)
+        if not _explained(name, geometry, words, scales, beside_unit=name in beside)
         or (not tables_fit and _is_nameless_table(name, geometry, words))
     }
     faulty |= dict.fromkeys(_neighbours(integers, faulty))
@@ -83,13 +89,15 @@ def _explained(name: str, geometry: Geometry, words: BookkeepingWords, scales: _
     table = not said.isdisjoint(words.tables)
     if "weight" in _leaf(name).lower():
         return False
-    if dtype == "BOOL":
-        return True
     if math.prod(shape) <= 1:
         return dtype in _WIDE or not beside_unit  # a counter; of fewer bits beside a weight, it could be its exponent
+    if beside_unit:  # whatever it is: a boolean could say which elements of the weight count
+        return False
+    if dtype == "BOOL":
+        return True
     if dtype == "C64":
         return len(shape) == 1 or not said.isdisjoint(words.rotations)
-    if beside_unit or (scales.are_beside(name) and not (table and dtype in _WIDE)):
+    if scales.are_beside(name) and not (table and dtype in _WIDE):
         return False
     if dtype in _WIDE:
         return True

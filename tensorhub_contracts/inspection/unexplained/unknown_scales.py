@@ -6,22 +6,19 @@ That no scale lies under a known name does not prove that there is none: whateve
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from tensorhub_contracts.checkpoints.geometry import Geometry, write_shape
 from tensorhub_contracts.errors import Violation
 from tensorhub_contracts.inspection.candidates import Candidates
+from tensorhub_contracts.inspection.unexplained.beside import parameters, sharing_name
 from tensorhub_contracts.inspection.units.scale_shapes import describe_grid
 from tensorhub_contracts.inspection.units.unit_matching import UnitLayout
 from tensorhub_contracts.registry.contract import Contract
 
 #: What modules have beside a weight and add to what it computes, or normalize with.
 _COMPANIONS: Final = ("bias", "running_mean", "running_var")
-
-_SCALE_WORDS = re.compile(r"scal|absmax|amax|dequant|factor|zero|scb")
-_WORDS = re.compile(r"[a-z0-9]+")
 
 
 def unknown_scale_violations(candidates: Candidates, contract: Contract) -> Iterator[Violation]:
@@ -46,19 +43,25 @@ def _pairs(candidates: Candidates, contract: Contract) -> Iterator[tuple[str, st
     groups = candidates.groups
     suffixes = {geometry.suffix for geometry in groups.quantized if geometry.suffix.startswith(".")}
     ordinary = (*_COMPANIONS, *(() if suffixes - {".weight"} else (".weight",)))  # no weight lies beside itself
-    bare = _bare_units(candidates, contract)
-    named = [name for names in bare.values() for name in names] if contract.whole_tree else []
+    units = _parameters(candidates, contract)
+    named = [name for listed in units.values() for _, name in listed] if contract.whole_tree else []
     in_contract = _InContract(candidates, contract)
     for name in (*groups.unquantized, *named):
         if name.endswith(ordinary):
             continue
         module, _, leaf = name.rpartition(".")
         beside = [module, *(module + suffix for suffix in suffixes)]
-        if name in groups.unquantized:
-            beside += _sharing_name(leaf, bare.get(module, ()))
+        sharing = sharing_name(leaf, units.get(module, ()))
+        # One as large as the other is no scale of it but another weight, such as the other direction of a recurrent layer.
+        beside += sharing if name in groups.unquantized else _larger(candidates, name, sharing)
         weight = next((each for each in beside if each != name and each in in_contract), None)
         if weight is not None and _fits(candidates.checkpoint.tensors[name], candidates.checkpoint.tensors[weight]):
             yield name, weight
+
+
+def _larger(candidates: Candidates, name: str, others: Iterable[str]) -> Iterator[str]:
+    tensors = candidates.checkpoint.tensors
+    return (each for each in others if _size(tensors[each]) > _size(tensors[name]))
 
 
 class _InContract:
@@ -75,28 +78,16 @@ class _InContract:
         return geometry is not None and isinstance(self._judged.get(geometry), UnitLayout)
 
 
-def _bare_units(candidates: Candidates, contract: Contract) -> dict[str, list[str]]:
-    """Return the weights that are bare parameters, by their module."""
-    found: dict[str, list[str]] = {}
+def _parameters(candidates: Candidates, contract: Contract) -> dict[str, list[tuple[str, str]]]:
+    """Return the weights in the contract that are no `x.weight`, by their module."""
     judged = candidates.judged(contract.handle)
-    for geometry, names in candidates.groups.quantized.items():
-        if not geometry.suffix and isinstance(judged.get(geometry), UnitLayout):
-            for name in names:
-                found.setdefault(name.rpartition(".")[0], []).append(name)
-    return found
-
-
-def _sharing_name(leaf: str, weights: Iterable[str]) -> Iterator[str]:
-    """Yield the bare parameters whose scale a tensor of this name could be: `w1_s` that of `w1`, `gate_up_scale` that of `gate_up_proj`."""
-    yield from (weight for weight in weights if leaf.startswith(((own := weight.rpartition(".")[2]) + "_", own + ":")))
-    if not _SCALE_WORDS.search(leaf.lower()):
-        return
-    words = {word for word in _WORDS.findall(leaf.lower()) if not _SCALE_WORDS.search(word)}
-    for weight in weights:
-        if words <= set(_WORDS.findall(weight.rpartition(".")[2].lower())):
-            yield weight
+    return parameters((each, names) for each, names in candidates.groups.quantized.items() if isinstance(judged.get(each), UnitLayout))
 
 
 def _fits(scale: Geometry, weight: Geometry) -> bool:
     """Whether a tensor has no more elements than the weight: one for all, for each row, for each block."""
-    return math.prod(scale.shape) <= max(1, math.prod(weight.shape))
+    return _size(scale) <= max(1, _size(weight))
+
+
+def _size(geometry: Geometry) -> int:
+    return math.prod(geometry.shape)
