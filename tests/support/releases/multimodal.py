@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.support.releases.facts import Account, Damage, Release, numbered
-from tests.support.sparse_shards import Tensor
+from tests.support.releases.sparse_shards import Tensor
 
 
 def _bf16(name: str, *shape: int) -> Tensor:
