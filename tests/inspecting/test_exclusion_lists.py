@@ -60,6 +60,14 @@ def test_an_entry_may_name_a_parameter_that_is_neither_weight_nor_bias(tmp_path:
     assert contradicted == (("experts.up", "model.experts.up"),)
 
 
+def test_the_root_of_a_model_may_stand_before_what_the_files_name_without_it(tmp_path: Path) -> None:
+    tree: Tree = {**TREE, **bf16("vision_tower.layers.0.q_proj.weight", 256, 256), **unit("text.vision_tower.q_proj", 256, 256)}
+    for entry, matched in (("model.vision_tower", 2), ("vision_tower", 2), ("models.vision_tower", 1), ("model.q_proj", 1)):
+        report = judge(tmp_path, tree, fp8_config(ignore=["lm_head", entry])).exclusions
+        assert report.matched == matched, entry
+        assert report.contradicted == ((("vision_tower", "text.vision_tower.q_proj.weight"),) if entry == "vision_tower" else ())
+
+
 def test_one_segment_is_a_name_at_any_depth_and_several_want_their_beginning(tmp_path: Path) -> None:
     tree: Tree = {**TREE, **bf16("model.layers.0.moe.gate.weight", 8, 256)}
     for entry, noted_as in (("gate", ()), ("moe.gate", ("moe.gate",)), ("model.layers.0.moe.gate", ())):

@@ -18,6 +18,8 @@ from tensorhub_contracts.inspection.declared.declaration_words import MODULE_LIS
 from tensorhub_contracts.inspection.remarks.exclusion_patterns import ModulePattern, expression, is_shell_pattern, shell_pattern
 from tensorhub_contracts.readable import Readable
 
+#: The attribute of a whole model that holds its parts; files may name the parts without it, as Ministral-3's do.
+_ROOT = "model"
 _REPAIR = "Correct the entry in the configuration, or remove it: it never changes how bytes are read."
 
 
@@ -57,7 +59,8 @@ def check_exclusions(
     if not entries:
         return ExclusionReport(violations=tuple(violations))
     wanted = {tuple(entry.strip(".").split(".")): entry for entry in literals if entry.strip(".")}
-    lengths = sorted({len(each) for each in wanted})
+    rootless = {each[1:]: entry for each, entry in wanted.items() if len(each) > 1 and each[0] == _ROOT}
+    lengths = sorted({len(each) for each in (*wanted, *rootless)})
     last_segments = {each[-1] for each in wanted}
     matched: set[str] = set()
     anchored: set[str] = set()
@@ -65,7 +68,7 @@ def check_exclusions(
     unlisted: list[str] = []
     for names, is_quantized in ((quantized, True), (unquantized, False)):
         for name in names:
-            covering = _covering(name, wanted, lengths, last_segments, patterns, anchored)
+            covering = _covering(name, wanted, rootless, lengths, last_segments, patterns, anchored)
             matched.update(covering)
             if is_quantized:
                 for entry in covering:
@@ -87,6 +90,7 @@ def check_exclusions(
 def _covering(
     name: str,
     wanted: Mapping[tuple[str, ...], str],
+    rootless: Mapping[tuple[str, ...], str],
     lengths: list[int],
     last_segments: set[str],
     patterns: Sequence[ModulePattern],
@@ -99,6 +103,8 @@ def _covering(
     for length in () if last_segments.isdisjoint(segments) else lengths:  # most modules end here
         for start in range(len(segments) - length + 1):
             entry = wanted.get(segments[start : start + length])
+            if entry is None and start == 0:
+                entry = rootless.get(segments[:length])
             if entry is not None:
                 found.append(entry)
                 if start == 0:
