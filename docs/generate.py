@@ -91,6 +91,8 @@ def _contract_lines(contract: Contract, registry: Registry) -> Iterator[str]:
     yield f"- [Lanes](../lanes.md) that a decoder may serve, with their floors: {floors}"
     if contract.form:
         yield from _unit_lines(contract)
+    if contract.marker:
+        yield from _marker_lines(contract.marker)
     yield "\n## Tensors that nothing scales\n"
     rule = contract.unquantized
     if rule.mixed:
@@ -99,7 +101,6 @@ def _contract_lines(contract: Contract, registry: Registry) -> Iterator[str]:
     if not contract.form:
         yield "Where there is no matrix, this holds for vectors and scalars as it does for matrices."
     yield "\n## Declaration\n"
-    yield from (f"A tensor `{each.name}` marks it: {_marker(each)}.\n" for each in contract.marker)
     if not contract.declares:
         yield "Nothing declares it. A quantization declaration in a configuration file is a refusal.\n"
     for declared in contract.declares:
@@ -115,7 +116,7 @@ def _unit_lines(contract: Contract) -> Iterator[str]:
     for form in contract.form:
         for role, tensor in form.tensors.items():
             shapes = " or ".join(map(write_pattern, tensor.patterns))
-            optional = " (optional)" if tensor.optional else " (required)" if form.required and role == "weight" else ""
+            optional = " (optional)" if tensor.optional else ""
             yield f"| {form.name} | {role}{optional} | `{tensor.name}` | {', '.join(tensor.dtypes)} | `{shapes}` |"
     yield "\nThere is at least one unit. The shape of the weight gives each symbol its value, every dimension at least 1; `/` rounds up."
     for form in contract.form:
@@ -123,18 +124,29 @@ def _unit_lines(contract: Contract) -> Iterator[str]:
         others = (each.symbol for tensor in form.tensors.values() for pattern in tensor.patterns for each in pattern)
         free = dict.fromkeys(symbol for symbol in others if symbol and symbol not in bound)
         yield from (f"`{symbol}` is any size, at least 1." for symbol in free)
+    yield from (f"There is at least one unit of the form `{form.name}`." for form in contract.form if form.required)
+    if any(form.numbered for form in contract.form):
+        yield "`{number}` counts from 0 without a gap; these weights share the other tensors of `{module}`."
     if contract.whole_tree:
         yield "No weight has a scale, and nothing that lies beside a weight may be one."
 
 
-def _marker(marker: Marker) -> str:
-    shapes = " or ".join(f"`{write_shape(shape)}`" for shape in marker.shapes)
-    return f"{' or '.join(marker.dtypes)} {shapes}, at the root or under a prefix"
+def _marker_lines(markers: tuple[Marker, ...]) -> Iterator[str]:
+    yield "\n## Markers\n"
+    yield "| name | dtypes | shape |\n|---|---|---|"
+    for marker in markers:
+        shapes = " or ".join(map(write_shape, marker.shapes))
+        yield f"| `{marker.name}` | {', '.join(marker.dtypes)} | `{shapes}` |"
+    yield "\nAt the root or under any prefix; it is no part of the model."
 
 
 def _declared_lines(declared: Declares) -> Iterator[str]:
     yield f"In {PLACES[declared.source]}:\n"
-    yield from (f"- `{each.key}` = {value(each)}" + (_condition(each)) for each in declared.require)
+    for each in declared.require:
+        keys = " and ".join(f"`{key}`" for key in each.keys)
+        yield f"- `{each.key}` holds no key but {keys}" if each.keys else f"- `{each.key}` = {value(each)}{_condition(each)}"
+    if declared.modules:
+        yield f"- `{declared.modules}` has a member for the module of each unit, and no other"
     yield ""
 
 
@@ -146,8 +158,6 @@ def value(requirement: Requirement) -> str:
     """Write the value that a requirement asks for, as JSON does: types are exact."""
     if requirement.null:
         return "null, or absent"
-    if requirement.keys:
-        return f"an object with no keys but {', '.join(f'`{each}`' for each in requirement.keys)}"
     return " or ".join(f"`{json.dumps(each)}`" for each in requirement.any_of or (requirement.equals,))
 
 
@@ -155,7 +165,7 @@ PLACES = {
     "quantization_config": "`quantization_config` of `config.json`, at any depth",
     "hf_quant_config": "`quantization` of `hf_quant_config.json`",
     "params": "`quantization` of `params.json`",
-    "header_metadata": "`_quantization_metadata` in the metadata of the headers",
+    "header_metadata": "`_quantization_metadata` of the headers' metadata",
 }
 
 UNDECLARED = {

@@ -90,7 +90,9 @@ def judge_tensors(tensors: Mapping[str, Geometry], page: Page, pages: Mapping[st
             used[name] = unit.form
             kinds[name] = "sidecar"
     verdict.reasons += _whole(units, page)
-    floats = [name for name, (dtype, _) in tensors.items() if name not in kinds and dtype in WIDE and not _CACHE.fullmatch(name)]
+    markers = {segment for each in pages.values() for segment, _, _ in each.markers}
+    loose = [name for name in tensors if name not in kinds and not _CACHE.fullmatch(name) and leaf_of(name) not in markers]
+    floats = [name for name in loose if tensors[name][0] in WIDE]
     for name in tensors:
         if name not in kinds:
             kinds[name], reason = _loose(name, tensors, page, pages, units, floats)
@@ -223,7 +225,7 @@ def _is_named_weight(unit: _Unit) -> bool:
 
 
 def _is_beside(name: str, unit: _Unit) -> bool:
-    """In the module of `x.weight`, or below it. Beside a parameter `w`: below it, `w_…`, `w:…`, and what is called a scale of its words."""
+    """In the module of `x.weight`, or below it. Beside a parameter `w`: below it, `w_…`, `w:…`, or called a scale of its words."""
     if module_of(name) == unit.weight:
         return True
     module = unit.stem if unit.form.weight.name.startswith("{module}.") else module_of(unit.weight)

@@ -43,7 +43,7 @@ class Beside:
 
     def __init__(self, geometry_of: Mapping[str, UnitGeometry]) -> None:
         self._geometry_of = geometry_of
-        self._modules = {module for name, geometry in geometry_of.items() if (module := _module_of(name, geometry)) is not None}
+        self._modules = {module for name, geometry in geometry_of.items() for module in _modules_of(name, geometry)}
         self._parameters = parameters((geometry, (name,)) for name, geometry in geometry_of.items())
 
     def __contains__(self, name: str) -> bool:
@@ -53,7 +53,16 @@ class Beside:
         return any(True for _ in sharing_name(leaf, self._parameters.get(module, ())))
 
 
-def _module_of(name: str, geometry: UnitGeometry) -> str | None:
-    """Return the module that has a weight, or None for a parameter that may lie in it beside others."""
+def _modules_of(name: str, geometry: UnitGeometry) -> Iterator[str]:
+    """Yield the module that has a weight, and the one that it shares with others; none for a parameter that may lie in it beside others."""
     module, _, leaf = name.rpartition(".")
-    return module if geometry.suffix.startswith(".") or (not geometry.suffix and "weight" in leaf) else None
+    if geometry.suffix.startswith(".") or (not geometry.suffix and "weight" in leaf):
+        yield module
+    if "{number}" in geometry.suffix:
+        yield shared_module(name, geometry)
+
+
+def shared_module(name: str, geometry: UnitGeometry) -> str:
+    """Return the module of a numbered weight that has what it shares: `table` of `table.shard_3.weight`."""
+    before, _, after = geometry.suffix.partition("{number}")
+    return name.removesuffix(after).rpartition(before)[0]

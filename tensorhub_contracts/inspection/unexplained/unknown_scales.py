@@ -14,6 +14,7 @@ from tensorhub_contracts.errors import Violation
 from tensorhub_contracts.inspection.candidates import Candidates
 from tensorhub_contracts.inspection.unexplained.beside import parameters, sharing_name
 from tensorhub_contracts.inspection.units.scale_shapes import describe_grid
+from tensorhub_contracts.inspection.units.tensor_groups import UnitGeometry
 from tensorhub_contracts.inspection.units.unit_matching import UnitLayout
 from tensorhub_contracts.registry.contract import Contract
 
@@ -41,7 +42,8 @@ def unknown_scale_violations(candidates: Candidates, contract: Contract) -> Iter
 def _pairs(candidates: Candidates, contract: Contract) -> Iterator[tuple[str, str]]:
     """Yield each tensor that could be a scale, with the weight beside it."""
     groups = candidates.groups
-    suffixes = {geometry.suffix for geometry in groups.quantized if geometry.suffix.startswith(".")}
+    suffixes = {_own_suffix(geometry) for geometry in groups.quantized if geometry.suffix.startswith(".")}
+    shared = {sidecar.rpartition(".")[0]: next(iter(weights.values())) for sidecar, weights in groups.shared.items()}
     ordinary = (*_COMPANIONS, *(() if suffixes - {".weight"} else (".weight",)))  # no weight lies beside itself
     units = _parameters(candidates, contract)
     named = [name for listed in units.values() for _, name in listed] if contract.whole_tree else []
@@ -50,13 +52,18 @@ def _pairs(candidates: Candidates, contract: Contract) -> Iterator[tuple[str, st
         if name.endswith(ordinary):
             continue
         module, _, leaf = name.rpartition(".")
-        beside = [module, *(module + suffix for suffix in suffixes)]
+        beside = [module, *(module + suffix for suffix in suffixes), *filter(None, (shared.get(module),))]
         sharing = sharing_name(leaf, units.get(module, ()))
         # One as large as the other is no scale of it but another weight, such as the other direction of a recurrent layer.
         beside += sharing if name in groups.unquantized else _larger(candidates, name, sharing)
         weight = next((each for each in beside if each != name and each in in_contract), None)
         if weight is not None and _fits(candidates.checkpoint.tensors[name], candidates.checkpoint.tensors[weight]):
             yield name, weight
+
+
+def _own_suffix(geometry: UnitGeometry) -> str:
+    """Return what follows the module that a weight has to itself: `.weight` of `table.shard_3.weight` too."""
+    return geometry.suffix.partition("{number}")[2] or geometry.suffix
 
 
 def _larger(candidates: Candidates, name: str, others: Iterable[str]) -> Iterator[str]:
