@@ -50,6 +50,31 @@ def test_a_pattern_is_matched_from_the_beginning_of_a_module(tmp_path: Path) -> 
         assert report.unmatched == (() if covered else (entry,)), entry
 
 
+def test_an_entry_may_name_a_parameter_that_is_neither_weight_nor_bias(tmp_path: Path) -> None:
+    tree: Tree = {**TREE, "model.moe.correction": ("F32", (8,)), "model.moe.router": ("BF16", (8, 256))}
+    entries = ["lm_head", "correction", "moe.router", "rout", "weight", "moe.correction.bias"]
+    report = judge(tmp_path, tree, fp8_config(ignore=entries)).exclusions
+    assert (report.matched, report.unmatched, report.unlisted) == (3, ("rout", "weight", "moe.correction.bias"), ())
+    stack: Tree = {"model.experts.up": ("F8_E4M3", (2, 128, 128)), "model.experts.up_scale_inv": ("F32", (2, 1, 1))}
+    contradicted = judge(tmp_path, {**TREE, **stack}, fp8_config(ignore=["lm_head", "experts.up"])).exclusions.contradicted
+    assert contradicted == (("experts.up", "model.experts.up"),)
+
+
+def test_the_root_of_a_model_may_stand_before_what_the_files_name_without_it(tmp_path: Path) -> None:
+    tree: Tree = {**TREE, **bf16("vision_tower.layers.0.q_proj.weight", 256, 256), **unit("text.vision_tower.q_proj", 256, 256)}
+    for entry, matched in (("model.vision_tower", 2), ("vision_tower", 2), ("models.vision_tower", 1), ("model.q_proj", 1)):
+        report = judge(tmp_path, tree, fp8_config(ignore=["lm_head", entry])).exclusions
+        assert report.matched == matched, entry
+        assert report.contradicted == ((("vision_tower", "text.vision_tower.q_proj.weight"),) if entry == "vision_tower" else ())
+
+
+def test_one_segment_is_a_name_at_any_depth_and_several_want_their_beginning(tmp_path: Path) -> None:
+    tree: Tree = {**TREE, **bf16("model.layers.0.moe.gate.weight", 8, 256)}
+    for entry, noted_as in (("gate", ()), ("moe.gate", ("moe.gate",)), ("model.layers.0.moe.gate", ())):
+        report = judge(tmp_path, tree, fp8_config(ignore=["lm_head", entry])).exclusions
+        assert (report.matched, report.by_suffix, report.contradicted) == (2, noted_as, ())
+
+
 def test_a_pattern_that_is_not_evaluated_is_not_said_to_match_nothing(tmp_path: Path) -> None:
     report = judge(tmp_path, TREE, fp8_config(ignore=["re:(a+)+b", "visual", "lm_head"])).exclusions
     assert (report.not_evaluated, report.unmatched) == (("re:(a+)+b",), ("visual",))

@@ -20,7 +20,7 @@ from tests.support.releases.language import DEEPSEEK_V32, GLM_45_AIR_FP8, GPT_OS
 from tests.support.releases.listed import RELEASES
 from tests.support.releases.multimodal import LLAMA_4_SCOUT_NVFP4, MINISTRAL_3_NATIVE
 from tests.support.releases.qwen import QWEN38_FLASH_NEXT_FP8
-from tests.support.sparse_shards import Tensor, size_in_bytes
+from tests.support.releases.sparse_shards import Tensor, size_in_bytes
 from tests.support.trees import why
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tensorhub_contracts import inspect
-from tests.support.qwen_flash_next import write_flash_next
+from tests.support.releases.facts import write_release
+from tests.support.releases.qwen import QWEN38_FLASH_NEXT_FP8
 from tests.support.trees import (
     BLOCKWISE,
     TREE,
@@ -166,15 +167,15 @@ def test_many_scales_without_a_weight_take_no_longer_than_the_tree_is_long(tmp_p
 
 
 def test_the_release_in_its_full_geometry(tmp_path: Path) -> None:
-    """75,567 units with BF16 grids, and 128 shards of an n-gram table that share one scalar."""
-    inspection = inspect(write_flash_next(tmp_path / "flash"))
+    """75,264 matrices of experts with BF16 grids, and 128 shards of an n-gram table that share one scale."""
+    inspection = inspect(write_release(QWEN38_FLASH_NEXT_FP8, tmp_path / "flash"))
     assert_named_without_decoder(inspection, SHARED)
     forms = [layout.form for layout in inspection.layouts.values()]
-    assert (forms.count("matrix"), forms.count("table")) == (75_567, 128)
+    assert (forms.count("matrix"), forms.count("table")) == (75_264, 128)
     scale = "model.language_model.layers.1.ple.ple_embedding.ngram_embedding.weight_scale"
     assert inspection.groups is not None
     assert {name: len(weights) for name, weights in inspection.groups.shared.items()} == {scale: 128}
-    assert len(inspection.sidecars) == 75_567 + 1
+    assert len(inspection.sidecars) == 75_264 + 1
     blockwise = inspect(Path(inspection.path), contract=BLOCKWISE)
     assert set(blockwise.codes) == {"scale-shared", "contract-mismatch"}
-    assert blockwise.unit_count == 75_567
+    assert blockwise.unit_count == 75_264

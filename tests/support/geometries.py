@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.support.sparse_shards import Tensor, write_shards, write_with_hole
+from tests.support.releases.sparse_shards import Tensor, write_shards, write_with_hole
 
 _DATA = Path(__file__).parents[1] / "data"
 _BLOCK = 128

@@ -18,6 +18,8 @@ from tensorhub_contracts.inspection.declared.declaration_words import MODULE_LIS
 from tensorhub_contracts.inspection.remarks.exclusion_patterns import ModulePattern, expression, is_shell_pattern, shell_pattern
 from tensorhub_contracts.readable import Readable
 
+#: The attribute of a whole model that holds its parts; files may name the parts without it, as Ministral-3's do.
+_ROOT = "model"
 _REPAIR = "Correct the entry in the configuration, or remove it: it never changes how bytes are read."
 
 
@@ -30,7 +32,7 @@ class ExclusionReport(Readable):
     matched: int = 0
     #: Entries that cover a quantized unit, each with the first one.
     contradicted: tuple[tuple[str, str], ...] = ()
-    #: Entries that match only when a prefix is put before them.
+    #: Entries of several segments that match only when a prefix is put before them; one segment is a name at any depth.
     by_suffix: tuple[str, ...] = ()
     unmatched: tuple[str, ...] = ()
     #: Unquantized matrices that no entry covers.
@@ -47,7 +49,8 @@ def check_exclusions(
 
     `quantized` and `unquantized` are tensor names, `matrices` those of the unquantized ones that could have been quantized. A
     module is a tensor's name without its last segment. An entry covers a module if it is a run of its whole segments:
-    `mlp.gate` covers `model.layers.0.mlp.gate` and not `model.layers.0.mlp.gate_proj`.
+    `mlp.gate` covers `model.layers.0.mlp.gate` and not `model.layers.0.mlp.gate_proj`. A parameter that is neither weight nor bias has
+    a name of its own, which an entry may give too, as MiniMax-M2's `e_score_correction_bias` does.
     """
     entries, violations = _entries(sources)
     literals = [entry for entry in entries if not entry.startswith("re:") and not is_shell_pattern(entry)]
@@ -56,7 +59,8 @@ def check_exclusions(
     if not entries:
         return ExclusionReport(violations=tuple(violations))
     wanted = {tuple(entry.strip(".").split(".")): entry for entry in literals if entry.strip(".")}
-    lengths = sorted({len(each) for each in wanted})
+    rootless = {each[1:]: entry for each, entry in wanted.items() if len(each) > 1 and each[0] == _ROOT}
+    lengths = sorted({len(each) for each in (*wanted, *rootless)})
     last_segments = {each[-1] for each in wanted}
     matched: set[str] = set()
     anchored: set[str] = set()
@@ -64,7 +68,7 @@ def check_exclusions(
     unlisted: list[str] = []
     for names, is_quantized in ((quantized, True), (unquantized, False)):
         for name in names:
-            covering = _covering(name, wanted, lengths, last_segments, patterns, anchored)
+            covering = _covering(name, wanted, rootless, lengths, last_segments, patterns, anchored)
             matched.update(covering)
             if is_quantized:
                 for entry in covering:
@@ -75,7 +79,7 @@ def check_exclusions(
         entries=len(entries),
         matched=len(matched),
         contradicted=tuple(contradicted.items()),
-        by_suffix=tuple(entry for entry in literals if entry in matched and entry not in anchored),
+        by_suffix=tuple(entry for entry in literals if "." in entry and entry in matched and entry not in anchored),
         unmatched=tuple(entry for entry in entries if entry not in matched and entry not in not_evaluated),
         unlisted=tuple(unlisted),
         not_evaluated=tuple(not_evaluated),
@@ -86,6 +90,7 @@ def check_exclusions(
 def _covering(
     name: str,
     wanted: Mapping[tuple[str, ...], str],
+    rootless: Mapping[tuple[str, ...], str],
     lengths: list[int],
     last_segments: set[str],
     patterns: Sequence[ModulePattern],
@@ -93,11 +98,13 @@ def _covering(
 ) -> list[str]:
     """Return the entries that cover the module of a tensor; note in `anchored` those that do so from its beginning."""
     module = name.rpartition(".")[0] or name
-    segments = tuple(module.split("."))
+    segments = tuple((module if name.endswith((".weight", ".bias")) else name).split("."))
     found = []
     for length in () if last_segments.isdisjoint(segments) else lengths:  # most modules end here
         for start in range(len(segments) - length + 1):
             entry = wanted.get(segments[start : start + length])
+            if entry is None and start == 0:
+                entry = rootless.get(segments[:length])
             if entry is not None:
                 found.append(entry)
                 if start == 0:

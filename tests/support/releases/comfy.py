@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from tests.support.releases.facts import Account, Damage, Release
 from tests.support.releases.flux import t5
-from tests.support.sparse_shards import Tensor, as_serialized
+from tests.support.releases.sparse_shards import Tensor, as_serialized
 
 # T5-XXL: the empty marker, and the embedding twice, as F16.
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.support.sparse_shards import PYTORCH, Tensor, header, split, write_with_hole
+from tests.support.releases.sparse_shards import PYTORCH, Tensor, header, split, write_with_hole
 
 INDEX = "model.safetensors.index.json"
 

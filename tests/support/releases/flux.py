@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 
 from tests.support.releases.facts import Account, Damage, Release
-from tests.support.sparse_shards import Tensor
+from tests.support.releases.sparse_shards import Tensor
 
 _MODEL = "model.diffusion_model"
 _T5 = "text_encoders.t5xxl"

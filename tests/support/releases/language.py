@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tests.support.geometries import deepseek_v3_tensors
 from tests.support.releases.facts import Account, Damage, Release, numbered
-from tests.support.sparse_shards import Tensor
+from tests.support.releases.sparse_shards import Tensor
 
 _BLOCK = 128
 _BLOCK_FP8 = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [_BLOCK, _BLOCK]}

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.support.releases.facts import Account, Damage, Release, numbered
-from tests.support.sparse_shards import Tensor
+from tests.support.releases.sparse_shards import Tensor
 
 _TEXT = "model.language_model"
 _TABLE = f"{_TEXT}.layers.1.ple.ple_embedding"
