@@ -101,6 +101,23 @@ class Refusal(TensorhubError):
         return tuple(dict.fromkeys(violation.code for violation in self.violations))
 
 
+def bounded(found: Iterable[Violation | int]) -> tuple[Violation, ...]:
+    """Return the first violations, and one that says how many more there are; a number stands for so many that were not written.
+
+    A hostile checkpoint may be wrong a million times: texts are made for what is shown, and the rest is counted.
+    """
+    listed: list[Violation] = []
+    unlisted = 0
+    for each in found:
+        if isinstance(each, int):
+            unlisted += each
+        elif len(listed) < MOST_VIOLATIONS:
+            listed.append(each)
+        else:
+            unlisted += 1
+    return (*listed, _unlisted(unlisted)) if unlisted else tuple(listed)
+
+
 def _unlisted(count: int) -> Violation:
     expected = f"at most {MOST_VIOLATIONS:,} violations"
     return Violation(code="violations-unlisted", object="(all)", expected=expected, found=f"{count:,} more, which are not listed")

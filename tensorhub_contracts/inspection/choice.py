@@ -52,7 +52,9 @@ def choose_contract(candidates: Candidates) -> Contract:
     named = [handle for handle in contracts if handle in declared.handles]
     if any(candidates.matched(handle) for handle in named):
         return contracts[min(named, key=lambda handle: (-candidates.matched(handle), _distance(candidates, handle)))]
-    others = [handle for handle, each in contracts.items() if each.quantized and not each.whole_tree]
+    # Where anything has a scale, one without is damaged; where nothing has, a contract without scales is as near as any.
+    scaled = bool(candidates.groups.orphans) or any(geometry.sidecars for geometry in candidates.groups.quantized)
+    others = [handle for handle, each in contracts.items() if each.quantized and not (scaled and each.whole_tree)]
     return contracts[min(others, key=lambda handle: _distance(candidates, handle))]
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tensorhub_contracts.checkpoints.checkpoint import Checkpoint
+from tensorhub_contracts.errors import Violation, bounded
 from tensorhub_contracts.inspection.candidates import Candidates, gather_candidates
 from tensorhub_contracts.inspection.choice import choose_contract
 from tensorhub_contracts.inspection.declared.declarations import declaration_violations
@@ -19,29 +22,35 @@ from tensorhub_contracts.inspection.wanted import unquantized_instead
 from tensorhub_contracts.registry.contract import Contract
 from tensorhub_contracts.registry.registry import Registry
 
+#: More kinds of units than any model has: the largest releases have some dozens.
+_MOST_KINDS: Final = 4_096
+
 
 def identify(checkpoint: Checkpoint, registry: Registry, groups: TensorGroups, wanted: Contract | None) -> Inspection:
     """Return the inspection of a checkpoint whose container was found sound, judged against `wanted` if it is given."""
     candidates = gather_candidates(checkpoint, registry, groups)
+    if len(groups.quantized) > _MOST_KINDS:
+        return _of_too_many_kinds(candidates)
     contract = wanted or choose_contract(candidates)
     units_of: dict[UnitLayout, list[str]] = {}
     for geometry, judgement in candidates.judged(contract.handle).items():
         if isinstance(judgement, UnitLayout):
             units_of.setdefault(judgement, []).extend(groups.quantized[geometry])
     # A layout that nothing here describes is said as what it is, alone: how it differs from another says nothing.
-    alone = list(empty_violations(checkpoint, groups)) or undescribed_violations(candidates)
-    alone = alone or (unquantized_instead(candidates, wanted) if wanted else [])
-    violations = list(alone)
+    alone = bounded(empty_violations(checkpoint, groups)) or bounded(undescribed_violations(candidates))
+    alone = alone or tuple(unquantized_instead(candidates, wanted) if wanted else ())
+    found: list[Violation | int] = list(alone)
     exclusions = ExclusionReport()
     if not alone:
         if checkpoint.declarations:
             exclusions = _exclusions(candidates)
-        violations += declaration_violations(candidates.declared, contract)
-        violations += undeclared_violations(candidates, contract)
-        violations += exclusions.violations
-        violations += layout_violations(candidates, contract)
-        violations += unquantized_violations(checkpoint, groups, contract)
-        violations += contract_violations(candidates, contract, wanted, refused=bool(violations))
+        found += declaration_violations(candidates.declared, contract)
+        found += undeclared_violations(candidates, contract)
+        found += exclusions.violations
+        found += layout_violations(candidates, contract)
+        found += unquantized_violations(checkpoint, groups, contract)
+        found += contract_violations(candidates, contract, wanted, refused=bool(bounded(found)))
+    violations = bounded(found)
     accepted = not violations
     nearest = None if alone and wanted is None else contract.handle
     return Inspection(
@@ -50,7 +59,7 @@ def identify(checkpoint: Checkpoint, registry: Registry, groups: TensorGroups, w
         contract=contract.handle if accepted else None,
         digest=registry.digest(contract.handle) if accepted else None,
         nearest=nearest if checkpoint.tensor_count else None,
-        violations=tuple(violations),
+        violations=violations,
         proved=tuple(proved(candidates, contract, sum(map(len, units_of.values())))) if accepted else (),
         not_provable=tuple(not_provable(candidates, contract)),
         units_of=units_of,
@@ -60,6 +69,15 @@ def identify(checkpoint: Checkpoint, registry: Registry, groups: TensorGroups, w
         candidates=candidates,
         facts=contract,
     )
+
+
+def _of_too_many_kinds(candidates: Candidates) -> Inspection:
+    """Refuse what is no model: each kind of unit would be judged against every contract."""
+    checkpoint, groups = candidates.checkpoint, candidates.groups
+    expected = f"at most {_MOST_KINDS:,} kinds of quantized tensors, by dtype, shape and scales"
+    found = f"{len(groups.quantized):,} kinds"
+    violation = Violation(code="layout-undescribed", object=checkpoint.path, expected=expected, found=found)
+    return Inspection(checkpoint.path, checkpoint.component, None, None, None, (violation,), checkpoint=checkpoint, groups=groups)
 
 
 def _exclusions(candidates: Candidates) -> ExclusionReport:

@@ -37,7 +37,7 @@ def empty_violations(checkpoint: Checkpoint, groups: TensorGroups) -> Iterator[V
         )
 
 
-def layout_violations(candidates: Candidates, contract: Contract) -> Iterator[Violation]:
+def layout_violations(candidates: Candidates, contract: Contract) -> Iterator[Violation | int]:
     """Everything in the bytes that is not as the contract says: mixed units first, then unit by unit, then sidecars without a weight."""
     yield from mixed_violations(candidates, contract)
     if contract.block is not None and declared_block(candidates.checkpoint.declarations) != contract.block:
@@ -55,7 +55,7 @@ def layout_violations(candidates: Candidates, contract: Contract) -> Iterator[Vi
     yield from unknown_scale_violations(candidates, contract)
     packed = {each.object for each in packed_violations(candidates, contract)}
     expected = f"a tensor that {contract.handle} describes, or bookkeeping: masks, counters, tables of positions"
-    yield from (each for each in unexplained_violations(candidates, expected) if each.object not in packed)
+    yield from (each for each in unexplained_violations(candidates, expected) if isinstance(each, int) or each.object not in packed)
     yield from cache_violations(candidates)
     checkpoint, groups = candidates.checkpoint, candidates.groups
     yield from marker_violations(checkpoint, groups, contract, candidates.registry)

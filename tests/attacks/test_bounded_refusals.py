@@ -211,3 +211,34 @@ def test_a_deep_document_is_refused_by_name(tmp_path: Path) -> None:
 
 def test_what_stops_a_diagnosis_is_named_in_one_place() -> None:
     assert header_diagnosis.MOST_VIOLATIONS == MOST_VIOLATIONS
+
+
+def one_byte_each(count: int, dtype: str, name: str) -> bytes:
+    return json.dumps(
+        {f"l.{place}.{name}": {"dtype": dtype, "shape": [1, 1], "data_offsets": [place, place + 1]} for place in range(count)}
+        | {"head.weight": {"dtype": "BF16", "shape": [1, 1], "data_offsets": [count, count + 2]}}
+    ).encode()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "name", "code"),
+    [("F8_E5M2", "weight", "weight-dtype"), ("I8", "weight", "tensor-unexplained"), ("F8_E4M3", "weight_scale_inv", "scale-orphan")],
+)
+def test_what_units_and_integers_are_wrong_in_is_counted_beyond_the_bound(dtype: str, name: str, code: str, tmp_path: Path) -> None:
+    count = MOST_VIOLATIONS + 2_345
+    found = violations(tmp_path, one_byte_each(count, dtype, name), count + 2)
+    assert len(found) == MOST_VIOLATIONS + 1
+    assert code in {each.code for each in found}
+    assert found[-1].code == UNLISTED
+    assert int(found[-1].found.partition(" ")[0].replace(",", "")) >= 2_345
+
+
+def test_a_tree_of_thousands_of_kinds_of_units_is_no_model(tmp_path: Path) -> None:
+    """Each kind would be judged against every contract."""
+    entries, place = {}, 0
+    for size in range(1, 5_000):
+        entries[f"l.{size}.weight"] = {"dtype": "F8_E4M3", "shape": [1, size], "data_offsets": [place, place + size]}
+        place += size
+    (refused,) = violations(tmp_path, json.dumps(entries).encode(), place)
+    assert refused.code == "layout-undescribed"
+    assert "4,999 kinds" in refused.found

@@ -57,3 +57,11 @@ def test_what_most_units_look_like_is_named_first(tmp_path: Path) -> None:
     assert most_rows.resembles.index(ROWWISE) < most_rows.resembles.index(BLOCKWISE)
     most_blocks = judge(tmp_path / "blocks", {**unit("a", 256, 256), **unit("d", 256, 256), **unit("e", 384, 256), **rowwise}, {})
     assert most_blocks.resembles.index(BLOCKWISE) < most_blocks.resembles.index(ROWWISE)
+
+
+def test_one_tensor_of_another_dtype_among_values_without_scales_is_named_alone(tmp_path: Path) -> None:
+    """A raw-cast file with one E5M2 tensor is no block FP8 that lost every scale."""
+    tensors: Tree = {f"blocks.{number}.weight": ("F8_E4M3", (64, 32)) for number in range(9)}
+    inspection = judge(tmp_path, {**tensors, "odd.weight": ("F8_E5M2", (64, 32))})
+    assert_refused(inspection, Fault("weight-dtype", "odd.weight", "F8_E4M3", "F8_E5M2"))
+    assert inspection.nearest == "cozy.fp8-storage@1"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tensorhub_contracts.checkpoints.config_files import DeclarationSource
 from tensorhub_contracts.checkpoints.geometry import PACKED, WIDE_FLOAT, write_shape
-from tensorhub_contracts.errors import Violation
+from tensorhub_contracts.errors import MOST_VIOLATIONS, Violation
 from tensorhub_contracts.inspection.candidates import Candidates, describe_unit
 from tensorhub_contracts.inspection.declared.declaration_words import describe_declaration, write_value
 from tensorhub_contracts.inspection.declared.declarations import SourceJudgement, known_methods, unknown_key
@@ -18,18 +18,19 @@ from tensorhub_contracts.inspection.units.tensor_groups import UnitGeometry
 from tensorhub_contracts.registry.contract import Contract
 
 
-def undescribed_violations(candidates: Candidates) -> list[Violation]:
+def undescribed_violations(candidates: Candidates) -> Sequence[Violation | int]:
     """Return what says that all of a checkpoint is in a layout which no contract describes, or in several; or nothing."""
     return described_parts(candidates) or list(_declared(candidates)) or list(_units(candidates)) or _integers_alone(candidates)
 
 
-def unexplained_violations(candidates: Candidates, expected: str) -> Iterator[Violation]:
+def unexplained_violations(candidates: Candidates, expected: str) -> Iterator[Violation | int]:
     """Yield a violation for each integer, boolean or complex tensor that nothing explains; see `bookkeeping`."""
     if not candidates.unexplained:
         return
     others, shard_of = candidates.groups.other, candidates.checkpoint.shard_of
-    methods = methods_of_tensors(shard_of, candidates.unexplained, candidates.registry.methods)
-    for name in candidates.unexplained:
+    methods = methods_of_tensors(shard_of, candidates.unexplained[:MOST_VIOLATIONS], candidates.registry.methods)
+    yield max(0, len(candidates.unexplained) - MOST_VIOLATIONS)
+    for name in candidates.unexplained[:MOST_VIOLATIONS]:
         found = f"{others[name].dtype} {write_shape(others[name].shape)}: "
         method = methods.get(name)
         found += f"as {method.name} writes it ({method.unit})" if method else describe(others[name])
@@ -112,7 +113,7 @@ def _has_kind(candidates: Candidates, contract: Contract, geometry: UnitGeometry
     return False
 
 
-def _integers_alone(candidates: Candidates) -> list[Violation]:
+def _integers_alone(candidates: Candidates) -> list[Violation | int]:
     """Nothing is quantized in a way that is known, and integers lie there that nothing explains."""
     if candidates.groups.quantized:
         return []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tensorhub_contracts.checkpoints.geometry import Geometry, write_shape
-from tensorhub_contracts.errors import Violation
+from tensorhub_contracts.errors import MOST_VIOLATIONS, Violation
 from tensorhub_contracts.inspection.candidates import Candidates
 from tensorhub_contracts.inspection.unexplained.neighbours import Neighbours
 from tensorhub_contracts.inspection.units.tensor_groups import UnitGeometry
@@ -14,8 +14,9 @@ from tensorhub_contracts.registry.contract import Contract, Form, TensorFacts
 from tensorhub_contracts.registry.shape_patterns import bind, write_pattern
 
 
-def unit_violations(candidates: Candidates, contract: Contract) -> Iterator[Violation]:
-    """Yield what differs from the contract, unit by unit."""
+def unit_violations(candidates: Candidates, contract: Contract) -> Iterator[Violation | int]:
+    """Yield what differs from the contract, unit by unit, and how much more does; see `bounded`."""
+    room = MOST_VIOLATIONS
     judgements = candidates.judged(contract.handle)
     neighbours = Neighbours(candidates.checkpoint.shard_of, candidates.registry.sidecar_names)
     for geometry, names in candidates.groups.quantized.items():
@@ -23,16 +24,19 @@ def unit_violations(candidates: Candidates, contract: Contract) -> Iterator[Viol
         if not isinstance(judgement, UnitLayout):
             resembles = next((handle for handle in candidates.contracts_of(geometry) if handle != contract.handle), "")
             for finding in judgement:
-                for name in names:
+                for name in names[:room]:
                     yield _unit_violation(candidates, finding, name, resembles, neighbours)
+                yield max(0, len(names) - room)
+                room = max(0, room - len(names))
 
 
-def orphan_violations(candidates: Candidates) -> Iterator[Violation]:
+def orphan_violations(candidates: Candidates) -> Iterator[Violation | int]:
     """Yield a violation for each sidecar that belongs to no quantized tensor."""
     if not candidates.groups.orphans:
         return  # and no table of all tensors is put together
     tensors = candidates.checkpoint.tensors
-    for name, sidecar in candidates.groups.orphans:
+    yield max(0, len(candidates.groups.orphans) - MOST_VIOLATIONS)
+    for name, sidecar in candidates.groups.orphans[:MOST_VIOLATIONS]:
         owners = [name.removesuffix(sidecar.suffix) + each for each in sidecar.beside]
         beside = next((owner for owner in owners if owner in tensors), "")
         found = f"{tensors[name].dtype} {write_shape(tensors[name].shape)}"
