@@ -36,7 +36,7 @@ class _EnoughError(Exception):
 
 
 class _Diagnosis:
-    """One file's header, and what is wrong with it."""
+    """What is wrong with one file's header."""
 
     def __init__(self, raw: bytes, file_size: int, name: str) -> None:
         self.raw = raw
@@ -44,7 +44,7 @@ class _Diagnosis:
         self.payload_size = file_size - 8 - len(raw)
         self.name = name
         self.violations: list[Violation] = []
-        #: How often something was wrong, also with entries that were replaced.
+        #: How often something was wrong, replaced entries included.
         self.refused = 0
         self.repeated: dict[str, None] = {}
         self.repetitions = 0
@@ -109,7 +109,7 @@ class _Diagnosis:
         return metadata
 
     def _repeats(self, name: str) -> None:
-        """Note a repeated name; each repetition counts towards what is enough."""
+        """Note a repeated name; each time counts towards what is enough."""
         self.repeated.setdefault(name)
         self.repetitions += 1
         if self.repetitions >= MOST_VIOLATIONS:

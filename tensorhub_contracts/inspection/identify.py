@@ -39,7 +39,7 @@ def identify(checkpoint: Checkpoint, registry: Registry, groups: TensorGroups, w
     # A layout that nothing here describes is said as what it is, alone: how it differs from another says nothing.
     alone = bounded(empty_violations(checkpoint, groups)) or bounded(undescribed_violations(candidates))
     alone = alone or tuple(unquantized_instead(candidates, wanted) if wanted else ())
-    found: list[Violation | int] = list(alone)
+    found: list[Violation | int] = []
     exclusions = ExclusionReport()
     if not alone:
         if checkpoint.declarations:
@@ -50,7 +50,7 @@ def identify(checkpoint: Checkpoint, registry: Registry, groups: TensorGroups, w
         found += layout_violations(candidates, contract)
         found += unquantized_violations(checkpoint, groups, contract)
         found += contract_violations(candidates, contract, wanted, refused=bool(bounded(found)))
-    violations = bounded(found)
+    violations = alone or bounded(found)
     accepted = not violations
     nearest = None if alone and wanted is None else contract.handle
     return Inspection(
