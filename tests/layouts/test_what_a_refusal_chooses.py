@@ -154,6 +154,16 @@ def test_of_two_ways_to_declare_a_contract_the_one_that_less_is_wrong_with_is_to
     assert inspect(folder, registry=attrs.evolve(registry, decoded=frozenset({BLOCKWISE}))).contract == BLOCKWISE
 
 
+@pytest.mark.parametrize("more", [{}, {"a.input_scale": ("F32", ())}])
+def test_the_layout_of_a_unit_names_the_scale_of_its_weight(tmp_path: Path, more: Tree) -> None:
+    tensors: Tree = {"a.weight": ("F8_E4M3", (512, 256)), "a.weight_scale": ("BF16", (512, 1)), **more}
+    inspection = judge(tmp_path, tensors, compressed_tensors_config("channel"))
+    assert inspection.nearest == "compressed-tensors.fp8-channel@1"
+    ((name, layout),) = inspection.layouts.items()
+    assert (name, layout.scale_name, layout.scale_dtype, layout.grid) == ("a.weight", ".weight_scale", "BF16", (512, 1))
+    assert (len(layout.sidecars), layout.experts, layout.block, layout.form) == (1 + len(more), 1, None, "matrix")
+
+
 # Names that a payload's is.
 
 
