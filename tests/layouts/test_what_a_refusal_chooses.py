@@ -205,6 +205,24 @@ def test_a_list_of_modules_is_never_the_reason_to_take_another_export(tmp_path: 
     }
 
 
+@pytest.mark.parametrize(
+    ("pattern", "matches"),
+    [
+        ("re:model.*b.*head$", True),
+        ("re:model.*b.*hea$", False),
+        ("re:.*b.*d$", True),
+        ("re:.*head.*b$", False),
+        ("re:model.*head", True),
+        ("re:head$", False),
+        (r"re:model\.a\.b\.head$", True),
+        (r"re:model\.a\.b$", False),
+    ],
+)
+def test_a_pattern_ends_where_its_last_part_does(tmp_path: Path, pattern: str, matches: bool) -> None:
+    report = judge(tmp_path, {**BODY, **bf16("model.a.b.head.weight", 8, 8)}, fp8_config(modules_to_not_convert=[pattern])).exclusions
+    assert (report.matched, report.unmatched, report.not_evaluated) == (int(matches), () if matches else (pattern,), ())
+
+
 def test_entries_that_the_bytes_contradict_are_listed_from_the_shortest(tmp_path: Path) -> None:
     long = "a.b.c.d.e.f.g.h.i"
     inspection = judge(tmp_path, unit(long, 256, 256), fp8_config(modules_to_not_convert=[long, "i"]))

@@ -95,3 +95,12 @@ def test_a_payload_that_is_shipped_hides_no_fault_of_those_after_it() -> None:
     repeated = {"suffix": shipped.suffix, "dtypes": list(shipped.dtypes), "used_by": shipped.used_by}
     tables["payload"] = [repeated, *tables["payload"], {"suffix": ".acme_unused", "used_by": INT8}]
     assert refused(lambda: read(tables)) == ("contracts.toml: payload (.acme_unused).suffix: no form of these contracts has such a weight",)
+
+
+def test_what_is_shipped_may_be_repeated_in_the_same_words_without_a_use() -> None:
+    tables = example()
+    sidecar = next(each for each in load_registry().sidecars if each.suffix == "_scale_inv")
+    payload = next(each for each in load_registry().payloads if each.suffix == "_weight_qdata")
+    tables["sidecar"] = [{"suffix": sidecar.suffix, "role": sidecar.role, "beside": list(sidecar.beside), "used_by": sidecar.used_by}]
+    tables["payload"] = [{"suffix": payload.suffix, "used_by": payload.used_by}]
+    assert list(read(tables).contracts) == [INT8]
