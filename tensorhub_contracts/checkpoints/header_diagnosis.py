@@ -36,7 +36,7 @@ class _EnoughError(Exception):
 
 
 class _Diagnosis:
-    """What is wrong with one file's header."""
+    """What is wrong with a header."""
 
     def __init__(self, raw: bytes, file_size: int, name: str) -> None:
         self.raw = raw

@@ -47,7 +47,7 @@ def component_folder(path: str | os.PathLike[str], component: str) -> str:
         if exists_or_dangles(inside(root, _MODEL_INDEX))
         else tuple(name for name in list_folder(root) if known_folder(inside(root, name)))
     )
-    plain = component not in (".", "..") and not set(component) & {"/", "\\", "\0"}
+    plain = not set(component) & {"/", "\\", "\0"}  # what only means a folder, as `..` does, is never among the known ones
     if not plain or component not in known or not known_folder(inside(root, component)):
         found = f"the components {', '.join(known)}" if known else "no component"
         if plain and component in known:

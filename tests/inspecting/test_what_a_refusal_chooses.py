@@ -150,6 +150,16 @@ def test_of_two_ways_to_declare_a_contract_the_one_that_less_is_wrong_with_is_to
     assert inspect(folder, registry=attrs.evolve(registry, decoded=frozenset({BLOCKWISE}))).contract == BLOCKWISE
 
 
+@pytest.mark.parametrize("more", [{}, {"a.input_scale": ("F32", ())}])
+def test_the_layout_of_a_unit_names_the_scale_of_its_weight(tmp_path: Path, more: Tree) -> None:
+    tensors: Tree = {"a.weight": ("F8_E4M3", (512, 256)), "a.weight_scale": ("BF16", (512, 1)), **more}
+    inspection = judge(tmp_path, tensors, compressed_tensors_config("channel"))
+    assert inspection.nearest == "compressed-tensors.fp8-channel@1"
+    ((name, layout),) = inspection.layouts.items()
+    assert (name, layout.scale_name, layout.scale_dtype, layout.grid) == ("a.weight", ".weight_scale", "BF16", (512, 1))
+    assert (len(layout.sidecars), layout.experts, layout.block, layout.form) == (1 + len(more), 1, None, "matrix")
+
+
 # Names that a payload's is.
 
 
@@ -189,6 +199,24 @@ def test_a_list_of_modules_is_never_the_reason_to_take_another_export(tmp_path: 
     assert {each.remedy for each in inspection.violations} == {
         "Correct the entry in the configuration, or remove it: it never changes how bytes are read."
     }
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matches"),
+    [
+        ("re:model.*b.*head$", True),
+        ("re:model.*b.*hea$", False),
+        ("re:.*b.*d$", True),
+        ("re:.*head.*b$", False),
+        ("re:model.*head", True),
+        ("re:head$", False),
+        (r"re:model\.a\.b\.head$", True),
+        (r"re:model\.a\.b$", False),
+    ],
+)
+def test_a_pattern_ends_where_its_last_part_does(tmp_path: Path, pattern: str, matches: bool) -> None:
+    report = judge(tmp_path, {**BODY, **bf16("model.a.b.head.weight", 8, 8)}, fp8_config(modules_to_not_convert=[pattern])).exclusions
+    assert (report.matched, report.unmatched, report.not_evaluated) == (int(matches), () if matches else (pattern,), ())
 
 
 def test_entries_that_the_bytes_contradict_are_listed_from_the_shortest(tmp_path: Path) -> None:

@@ -73,3 +73,13 @@ def test_metadata_in_capitals_is_seen(install: Installer, tmp_path: Path) -> Non
     site = install().and_folder(folder)
     assert site.by_name()["int8"]["state"] == "loaded"
     assert INT8 in site.tensorhub("contracts").out
+
+
+def test_metadata_of_a_source_tree_is_seen(install: Installer, tmp_path: Path) -> None:
+    (tmp_path / "acme_int8.egg-info").mkdir()
+    (tmp_path / "acme_int8.egg-info" / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: acme-int8\nVersion: 1.0\n")
+    (tmp_path / "acme_int8.egg-info" / "entry_points.txt").write_text("[tensorhub.decoders]\nint8 = acme_int8\n")
+    shutil.copy(install.installed(int8()) / "acme_int8.py", tmp_path)
+    site = install().and_folder(tmp_path)
+    assert site.by_name()["int8"]["state"] == "loaded"
+    assert INT8 in site.tensorhub("contracts").out

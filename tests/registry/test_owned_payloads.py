@@ -87,3 +87,20 @@ def test_integers_under_a_name_of_their_own_are_packed_weights_only_beside_a_sca
     refusal = inspect(judge(tmp_path, named).path, registry=registries["{module}.weight"])
     (missing,) = (each for each in refusal.violations if each.code == "scale-missing")
     assert (refusal.contract, missing.object, missing.expected) == (None, "b.weight", "b.weight_scale F32 [out, 1]")
+
+
+def test_a_payload_that_is_shipped_hides_no_fault_of_those_after_it() -> None:
+    tables = with_payload(".acme_bytes")
+    shipped = next(each for each in load_registry().payloads if each.suffix == "_blocks")
+    repeated = {"suffix": shipped.suffix, "dtypes": list(shipped.dtypes), "used_by": shipped.used_by}
+    tables["payload"] = [repeated, *tables["payload"], {"suffix": ".acme_unused", "used_by": INT8}]
+    assert refused(lambda: read(tables)) == ("contracts.toml: payload (.acme_unused).suffix: no form of these contracts has such a weight",)
+
+
+def test_what_is_shipped_may_be_repeated_in_the_same_words_without_a_use() -> None:
+    tables = example()
+    sidecar = next(each for each in load_registry().sidecars if each.suffix == "_scale_inv")
+    payload = next(each for each in load_registry().payloads if each.suffix == "_weight_qdata")
+    tables["sidecar"] = [{"suffix": sidecar.suffix, "role": sidecar.role, "beside": list(sidecar.beside), "used_by": sidecar.used_by}]
+    tables["payload"] = [{"suffix": payload.suffix, "used_by": payload.used_by}]
+    assert list(read(tables).contracts) == [INT8]
