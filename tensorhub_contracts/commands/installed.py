@@ -34,7 +34,7 @@ def installed_commands(built_in: Collection[str]) -> tuple[InstalledCommand, ...
     """Return what the metadata of this environment declares, by name; nothing is imported.
 
     A name that the tool has itself, and one that two distributions declare, is nobody's: neither is guessed. Raises
-    `PluginSelectionError` if `TENSORHUB_PLUGINS` is not well formed or names what is not there.
+    `PluginSelectionError` if `TENSOR_CONTRACTS_PLUGINS` is not well formed or names what is not there.
     """
     selection = read_selection()
     if selection.names:
