@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from tensorhub_contracts.checkpoints.geometry import BITS, ELEMENTS
 from tensorhub_contracts.errors import Refusal
-from tensorhub_contracts.registry.contract import NOT_PROVABLE, Contract, Form, LaneBody, RegistryFile, Requirement
+from tensorhub_contracts.registry.contract import NOT_PROVABLE, Contract, Form, KnownAs, LaneBody, RegistryFile, Requirement
 from tensorhub_contracts.registry.names import parse_handle, parse_lane
 from tensorhub_contracts.registry.shape_patterns import parse_shape
 from tensorhub_contracts.registry.sidecar_names import SidecarNames
@@ -79,8 +80,19 @@ def contract_faults(
             yield f"unquantized: {dtype} is not a dtype"
     for form in contract.form:
         yield from (f"form.{form.name}.{fault}" for fault in _form_faults(form, sidecar_names))
+    yield from (f"known_as[{place}].{fault}" for place, other in enumerate(contract.known_as) for fault in _known_as_faults(other))
+    if len({(other.corpus, other.handle) for other in contract.known_as}) < len(contract.known_as):
+        yield "known_as: one digest for each handle of a corpus"
     for place, each in enumerate(contract.declares):
         yield from (f"declares[{place}].{fault}" for requirement in each.require for fault in _requirement_faults(requirement))
+
+
+def _known_as_faults(other: KnownAs) -> Iterator[str]:
+    for name, text in (("corpus", other.corpus), ("handle", other.handle)):
+        if not text.strip() or not text.isprintable():
+            yield f"{name}: a name, not {text!r}"
+    if re.fullmatch("(sha256:)?[0-9a-f]{64}", other.digest, re.ASCII) is None:
+        yield f"digest: 64 hexadecimal digits in lower case, with or without sha256:, not {other.digest!r}"
 
 
 def _lane_faults(lanes: tuple[LaneBody, ...]) -> Iterator[str]:

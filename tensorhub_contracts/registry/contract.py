@@ -87,6 +87,16 @@ class UnquantizedRule(Readable):
 
 
 @attrs.frozen(repr=False)
+class KnownAs(Readable):
+    """What another corpus calls the layout: its handle there, and its digest, which is worked out in another way than here."""
+
+    #: The corpus, such as "tensorfs v2".
+    corpus: str
+    handle: str
+    digest: str
+
+
+@attrs.frozen(repr=False)
 class Contract(Readable):
     """A named tensor layout. `digest` is the SHA-256 of its normative facts; see `normative_facts`."""
 
@@ -107,6 +117,8 @@ class Contract(Readable):
     floors: dict[str, Floor] = attrs.field(factory=dict)
     form: tuple[Form, ...] = ()
     declares: tuple[Declares, ...] = ()
+    #: For people and for who compares corpora; no part of the digest.
+    known_as: tuple[KnownAs, ...] = ()
 
     @property
     def quantized(self) -> bool:
