@@ -82,6 +82,7 @@ def _contract_lines(contract: Contract, registry: Registry) -> Iterator[str]:
     yield f"- Element: {contract.element}" + (f", block {contract.block[0]} x {contract.block[1]}" if contract.block else "")
     yield f"- Source: {contract.source}"
     yield f"- Evidence: {EVIDENCE[contract.evidence]}"
+    yield from (f"- Known as `{each.handle}` in {each.corpus}, with digest `{each.digest}` there" for each in contract.known_as)
     for dequant in registry.reference_dequants:
         if dequant.name == contract.reference_dequant:
             yield f"- Reference dequant: `{dequant.name}`: `{dequant.formula}`; rounding: {dequant.rounding}"

@@ -148,7 +148,7 @@ class OutputError(TensorhubError):
 
 
 class PluginSelectionError(TensorhubError):
-    """`TENSORHUB_PLUGINS` names what is not there or is not well formed. `problems` lists every one."""
+    """`TENSOR_CONTRACTS_PLUGINS` names what is not there or is not well formed. `problems` lists every one."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 #: Why a kernel is not available: the device's compute capability (floor), the compiler, the driver, the alignment that the
-#: kernel needs, a Python package that is not installed, or TENSORHUB_DISABLE_JIT (disabled).
+#: kernel needs, a Python package that is not installed, or TENSOR_CONTRACTS_DISABLE_JIT (disabled).
 DecidedBy = Literal["floor", "nvrtc", "driver", "alignment", "package", "disabled"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import click
 
@@ -65,8 +66,19 @@ def show(handle: str, output: str) -> None:
 
         from tensorhub_contracts.registry.digests import normative_facts
 
+<<<<<<< HEAD
         facts = {"handle": handle, "digest": registry.digest(handle), "summary": contract.summary, "source": contract.source}
         answer(json.dumps({**facts, "normative": normative_facts(contract)}, indent=2, ensure_ascii=False))
+=======
+        facts: dict[str, Any] = {
+            "handle": handle,
+            "digest": registry.digest(handle),
+            "summary": contract.summary,
+            "source": contract.source,
+        }
+        facts["known_as"] = [{"corpus": each.corpus, "handle": each.handle, "digest": each.digest} for each in contract.known_as]
+        sys.stdout.write(json.dumps({**facts, "normative": normative_facts(contract)}, indent=2, ensure_ascii=False) + "\n")
+>>>>>>> l
         return
     answer("\n".join(_lines(contract, registry)))
 
@@ -82,6 +94,7 @@ def _lines(contract: Contract, registry: Registry) -> Iterator[str]:
     yield click.style(contract.handle, bold=True) + f"  {registry.digest(contract.handle)}"
     yield f"  {contract.summary}"
     yield f"  source     {contract.source}"
+    yield from (f"  known as   {each.handle} in {each.corpus}  {each.digest}" for each in contract.known_as)
     accepted = contract.handle in registry.decoded
     yield f"  status     {'accepted' if accepted else 'recognized, and refused by name until a decoder for it is installed'}"
     yield f"  element    {contract.element}" + (f", block {contract.block[0]} x {contract.block[1]}" if contract.block else "")

@@ -12,8 +12,9 @@ from tensorhub_contracts.commands import EXIT_FAULT, EXIT_REFUSED
 from tensorhub_contracts.commands.document_files import document_bytes
 from tensorhub_contracts.commands.outputs import Output, chosen_outputs, output_option, write_outputs
 from tensorhub_contracts.lanes.derive import derive_execution_lanes
-from tensorhub_contracts.lanes.documents import differences, lanes_json, lanes_toml
+from tensorhub_contracts.lanes.documents import differences, lanes_json
 from tensorhub_contracts.lanes.image_lanes import ImageLanes
+from tensorhub_contracts.lanes.toml_blocks import lanes_toml
 from tensorhub_contracts.plugins.host import installed_plugins
 from tensorhub_contracts.reports.printable import printable
 

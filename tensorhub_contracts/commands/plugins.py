@@ -24,10 +24,10 @@ _COLOURS = {"loaded": "green", "blocked": "yellow", "broken": "red", "conflict":
 def command(strict: bool, tracebacks: bool, outputs: tuple[Output, ...]) -> None:
     """List the plugins of this environment: state, provenance, contracts and decoders.
 
-    TENSORHUB_PLUGINS says which may be used, in items between commas: NAME allows a plugin and with it only those
+    TENSOR_CONTRACTS_PLUGINS says which may be used, in items between commas: NAME allows a plugin and with it only those
     named, -NAME blocks one, -HANDLE blocks the decoders of a contract, HANDLE=NAME says who decodes a contract that
     several claim. A name is that of a plugin or of its distribution, in any spelling; shipped plugins are used unless
-    they are blocked. Exits with 0, with 2 if TENSORHUB_PLUGINS is wrong, and with 3 if nothing is found at all or, with
+    they are blocked. Exits with 0, with 2 if TENSOR_CONTRACTS_PLUGINS is wrong, and with 3 if nothing is found at all or, with
     --strict, if a plugin is broken or in conflict.
     """
     outputs = chosen_outputs(outputs)
@@ -42,7 +42,7 @@ def _lines(plugins: Plugins, tracebacks: bool) -> Iterator[str]:
         yield from _plugin_lines(plugin, tracebacks)
     for conflict in plugins.lane_conflicts:
         claimants = " and ".join(f"{registered.name} of {plugin.title}" for plugin, registered in conflict.claimants)
-        answer = f"{conflict.winner} was named" if conflict.settled else "nobody wins until TENSORHUB_PLUGINS names one"
+        answer = f"{conflict.winner} was named" if conflict.settled else "nobody wins until TENSOR_CONTRACTS_PLUGINS names one"
         yield printable(f"{conflict.contract} in {conflict.body} is claimed by {claimants}: {answer}")
     for damaged in plugins.damaged:
         yield printable(f"damaged metadata: {damaged.metadata}: {damaged.reason}")

@@ -1,4 +1,4 @@
-"""The lanes of an image in writing: JSON, the TOML block that hubs read, and the comparison of two records."""
+"""The lanes of an image in writing: the record as JSON, and the comparison of an image with what was recorded for it."""
 
 from __future__ import annotations
 
@@ -11,31 +11,13 @@ from tensorhub_contracts.documents import document_json, malformed, read_documen
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.lanes.hub_table import HUB_TABLE
 from tensorhub_contracts.lanes.image_lanes import DERIVATION, DecoderLanes, ImageLanes, lanes_digest, lanes_facts
+from tensorhub_contracts.lanes.toml_blocks import lanes_blocks, lanes_toml
 from tensorhub_contracts.registry.names import parse_handle, parse_lane
 
 
 def lanes_json(lanes: ImageLanes) -> str:
     """Return the record as JSON with two spaces of indentation, ended by a newline: one spelling for one record."""
     return document_json(lanes)
-
-
-def lanes_toml(lanes: ImageLanes) -> str:
-    """Return the `[execution_lanes]` block, ended by a newline."""
-    entries = [
-        f"  {{ contract = {_text(each.contract)}, decoder = {_text(each.decoder)}, lanes = {_texts(each.lanes)}, "
-        f"lanes_beyond_table = {_texts(each.lanes_beyond_table)}, composes_lora = {'true' if each.composes_lora else 'false'} }},"
-        for each in lanes.contracts
-    ]
-    excluded = [f"  {{ module = {_text(each.module)}, reason = {_text(f'{each.code}: {each.reason}')} }}," for each in lanes.excluded]
-    lines = [
-        "[execution_lanes]",
-        f"derivation = {_text(lanes.derivation)}",
-        f"lanes = {_texts(lanes.lanes)}",
-        f"lanes_beyond_table = {_texts(lanes.lanes_beyond_table)}",
-        *_array("contracts", entries),
-        *_array("excluded_modules", excluded),
-    ]
-    return "\n".join(lines) + "\n"
 
 
 def read_lanes(text: str | bytes, *, name: str = "lanes.json") -> ImageLanes:
@@ -88,13 +70,18 @@ def _faults(lanes: ImageLanes) -> Iterator[str]:
 def differences(lanes: ImageLanes, recorded: str, *, name: str) -> tuple[Violation, ...]:
     """Return how an image differs from what was recorded for it; nothing if it does not.
 
-    `recorded` is the text of a JSON record or of a TOML file with an `[execution_lanes]` block. Free text and counts
-    may differ. Raises `Refusal` for a text that is neither.
+    `recorded` is the text of a JSON record or of a TOML file with an `[execution_lanes]` block, and perhaps a
+    `[decode_set]` block: which blocks there are is the file's business. Free text and counts may differ. Raises
+    `Refusal` for a text that is neither.
     """
     if name.endswith(".toml"):
-        block = _block(recorded, name)
-        here = tomllib.loads(lanes_toml(lanes))["execution_lanes"]
-        return tuple(_differing(_without_reasons(block), _without_reasons(here), name))
+        here = tomllib.loads(lanes_toml(lanes))
+        blocks = lanes_blocks(recorded, name)
+        return tuple(
+            violation
+            for key, block in blocks.items()
+            for violation in _differing(_without_reasons(block), _without_reasons(here[key]), f"[{key}] of {name}")
+        )
     then = read_lanes(recorded, name=name)
     if then.digest == lanes.digest:
         return ()
@@ -105,6 +92,7 @@ def _without_reasons(block: dict[str, Any]) -> dict[str, Any]:
     return {**block, "excluded_modules": [{"module": each.get("module")} for each in block.get("excluded_modules", ())]}
 
 
+<<<<<<< HEAD
 def _block(text: str, name: str) -> dict[str, Any]:
     try:
         block = tomllib.loads(text).get("execution_lanes")
@@ -127,6 +115,8 @@ def _block(text: str, name: str) -> dict[str, Any]:
     return block
 
 
+=======
+>>>>>>> l
 def _differing(then: dict[str, Any], now: dict[str, Any], name: str) -> Iterator[Violation]:
     """Yield a violation for each thing that is in one record and not in the other."""
     for key in dict.fromkeys((*then, *now)):
@@ -142,16 +132,3 @@ def _differing(then: dict[str, Any], now: dict[str, Any], name: str) -> Iterator
 def _items(value: Any) -> list[str]:
     values = value if isinstance(value, list | tuple) else [] if value is None else [value]
     return [each if isinstance(each, str) else json.dumps(each, sort_keys=True, ensure_ascii=False) for each in values]
-
-
-def _array(key: str, lines: list[str]) -> list[str]:
-    return [f"{key} = [", *lines, "]"] if lines else [f"{key} = []"]
-
-
-def _text(text: str) -> str:
-    """Write a TOML string: JSON's escapes are TOML's, and DEL needs one more."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _texts(texts: tuple[str, ...]) -> str:
-    return "[" + ", ".join(map(_text, texts)) + "]"

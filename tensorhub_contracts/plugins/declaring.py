@@ -52,17 +52,29 @@ class DecoderDeclaration:
     why: str
 
 
+#: What a decoder requires that says nothing: it computes with torch. One that does not says so, with ().
+TORCH_ALONE: Final = ("torch",)
+
+#: Why a decoder is there that does not say so, and has no docstring either.
+NOT_STATED: Final = "not stated"
+
+
 def implements_contract(
-    *, contract: str | Contract, serves: tuple[str, ...], composes_lora: bool, requires: tuple[str, ...], why: str
+    *,
+    contract: str | Contract,
+    serves: tuple[str, ...],
+    composes_lora: bool,
+    requires: tuple[str, ...] = TORCH_ALONE,
+    why: str = NOT_STATED,
 ) -> Callable[[Decoder], Decoder]:
     """Declare that a function or a method decodes a contract; may be stacked, once for each contract.
 
     `contract` is a handle of the registry that this distribution ships, or a `Contract` that the plugin owns (from
     `read_contracts`). `serves` are bodies of the lane table, without an execution, for each of which the contract
-    states a floor. `composes_lora` says whether adapters may be composed with what the decoder returns. `requires`
-    names the modules without which the decoder cannot run, `why` says in a sentence why it is there. Nothing has a
-    default, because a declaration that can be left out means nothing. Raises `DeclarationError` with everything that
-    is wrong.
+    states a floor. `composes_lora` says whether adapters may be composed with what the decoder returns: none of these
+    three has a default. `requires` names the modules without which the decoder cannot run, by default torch alone;
+    `torch.version.cuda` stands for a torch that is built with CUDA. `why` says in a sentence why the decoder is there, by
+    default the first line of its docstring. Raises `DeclarationError` with everything that is wrong.
     """
     registry = load_registry()
     problems: list[str] = []
@@ -78,16 +90,23 @@ def implements_contract(
         function = _function(decoder)
         if function is None:
             raise DeclarationError([f"implements_contract: decorates a function or a method, not {decoder!r}"])
+        own = attrs.evolve(declaration, why=_first_line(function)) if why == NOT_STATED else declaration
         held: tuple[DecoderDeclaration, ...] = vars(function).get(_ATTRIBUTE, ())
         for other in held:
-            if other.contract == declaration.contract and other != declaration:
+            if other.contract == own.contract and other != own:
                 raise DeclarationError([f"contract: {function.__qualname__} declares {other.contract} twice, and differently"])
-        if declaration not in held:
+        if own not in held:
             # Decorators run from the bottom up, and readers read from the top down.
-            setattr(function, _ATTRIBUTE, (declaration, *held))
+            setattr(function, _ATTRIBUTE, (own, *held))
         return decoder
 
     return declare
+
+
+def _first_line(function: Any) -> str:
+    """Return what the docstring of a function begins with."""
+    lines = (inspect.getdoc(function) or "").strip().splitlines()
+    return lines[0] if lines else NOT_STATED
 
 
 def contract_decoders_of(decoder: Any) -> tuple[DecoderDeclaration, ...]:

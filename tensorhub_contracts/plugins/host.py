@@ -23,7 +23,7 @@ def installed_plugins() -> Plugins:
     """Return the plugins of this environment; metadata is scanned and plugins are loaded once a process.
 
     `installed_plugins.cache_clear()` makes the next call look again. Raises `PluginSelectionError` if
-    `TENSORHUB_PLUGINS` is not well formed or names what is not there.
+    `TENSOR_CONTRACTS_PLUGINS` is not well formed or names what is not there.
     """
     return resolve_plugins(scan_metadata(), read_selection())
 

@@ -10,7 +10,7 @@ def installed_registry() -> Registry:
     """Return the contracts that this installation knows and which of them a decoder is installed for.
 
     Loads the declarations of plugins once a process, and only if a plugin other than the shipped ones is installed.
-    Raises `PluginSelectionError` if `TENSORHUB_PLUGINS` is not well formed or names what is not there.
+    Raises `PluginSelectionError` if `TENSOR_CONTRACTS_PLUGINS` is not well formed or names what is not there.
     """
     if only_shipped_plugins():
         return load_registry()

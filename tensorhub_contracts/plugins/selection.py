@@ -1,4 +1,4 @@
-"""`TENSORHUB_PLUGINS`: which plugins may be used, which may not, and who decodes a contract that two registered."""
+"""`TENSOR_CONTRACTS_PLUGINS`: which plugins may be used, which may not, and who decodes a contract that two registered."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from tensorhub_contracts.errors import PluginSelectionError, Refusal
-from tensorhub_contracts.plugins.shipped_only import VARIABLE
+from tensorhub_contracts.plugins.shipped_only import VARIABLE, warn_of_old_name
 from tensorhub_contracts.registry.names import parse_handle
 
 
 @attrs.frozen
 class PluginSelection:
-    """What `TENSORHUB_PLUGINS` says.
+    """What `TENSOR_CONTRACTS_PLUGINS` says.
 
     `allowed` and `blocked` are names of plugins or of distributions, normalized. With an empty `allowed` all are
     allowed, and shipped plugins always are. `blocked_contracts` are handles whose decoders are not used; `winners`
@@ -50,6 +50,8 @@ def read_selection(text: str | None = None) -> PluginSelection:
     `-HANDLE` blocks the decoders of a contract; `HANDLE=NAME` says who decodes a contract that several claim.
     Raises `PluginSelectionError` with every item that is not well formed.
     """
+    if text is None:
+        warn_of_old_name()
     items = [item.strip() for item in (os.environ.get(VARIABLE, "") if text is None else text).split(",")]
     allowed, blocked, contracts = set(), set(), set()
     winners: dict[str, str] = {}

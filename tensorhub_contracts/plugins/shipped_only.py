@@ -9,13 +9,24 @@ from __future__ import annotations
 import functools
 import os
 import sys
+import warnings
 from typing import Final
 
 #: The group of entry points that plugins are declared in.
 GROUP: Final = "tensorhub.decoders"
 
 #: The environment variable that allows and blocks plugins; `plugin_selection` reads it.
-VARIABLE: Final = "TENSORHUB_PLUGINS"
+VARIABLE: Final = "TENSOR_CONTRACTS_PLUGINS"
+
+#: The name that it had: others own variables that begin so, and some of them stop at one that they do not know.
+_OLD_VARIABLE: Final = "TENSORHUB_PLUGINS"
+
+
+@functools.cache
+def warn_of_old_name() -> None:
+    """Say once on standard error that the variable is set by the name that it had, which nothing reads any more."""
+    if _OLD_VARIABLE in os.environ:
+        warnings.warn(f"{_OLD_VARIABLE} is set, and not read: the variable is {VARIABLE}", stacklevel=2)
 
 
 @functools.cache
@@ -24,6 +35,7 @@ def only_shipped_plugins() -> bool:
 
     Looked up once a process, as plugins are: whoever inspects a thousand checkpoints lists `sys.path` once.
     """
+    warn_of_old_name()
     if os.environ.get(VARIABLE, "").strip():
         return False
     if any(hasattr(finder, "find_distributions") and getattr(finder, "__name__", "") != "PathFinder" for finder in sys.meta_path):

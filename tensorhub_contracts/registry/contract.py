@@ -125,6 +125,16 @@ class UnquantizedRule(Readable):
 
 
 @attrs.frozen(repr=False)
+class KnownAs(Readable):
+    """What another corpus calls the layout: its handle there, and its digest, which is worked out in another way than here."""
+
+    #: The corpus, such as "tensorfs v2".
+    corpus: str
+    handle: str
+    digest: str
+
+
+@attrs.frozen(repr=False)
 class Contract(Readable):
     """A named tensor layout. `digest` is the SHA-256 of its normative facts; see `normative_facts`."""
 
@@ -146,12 +156,17 @@ class Contract(Readable):
     form: tuple[Form, ...] = ()
     marker: tuple[Marker, ...] = ()
     declares: tuple[Declares, ...] = ()
+<<<<<<< HEAD
     undeclared: Undeclared | None = None
 
     @property
     def when_undeclared(self) -> Undeclared:
         """What holds for a checkpoint that declares nothing; unless it is said, what nothing declares is allowed to, and only that."""
         return self.undeclared or ("never" if self.declares else "allowed")
+=======
+    #: For people and for who compares corpora; no part of the digest.
+    known_as: tuple[KnownAs, ...] = ()
+>>>>>>> l
 
     @property
     def quantized(self) -> bool:

@@ -29,6 +29,7 @@ READERS = {
     "tensorhub_contracts/compiled.py": "the package's own registry and list of codes",
     "tensorhub_contracts/plugins/discovery.py": "metadata of installed distributions",
     "tensorhub_contracts/plugins/shipped_only.py": "metadata of installed distributions",
+    "tensorhub_contracts/lanes/requirements.py": "what the installed torch says of itself",
     "tensorhub_contracts/commands/__init__.py": "the null device, for a reader that has gone",
     "tensorhub_contracts/commands/ending.py": "the null device, for output that cannot be written",
     "tensorhub_contracts/commands/document_files.py": "the documents that the user names",

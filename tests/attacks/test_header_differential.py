@@ -1,7 +1,7 @@
 """Our header reader against safetensors 0.8.0: what it refuses, we refuse; what we accept, it reads the same.
 
 The examples are the same on every run. To search for longer, with new ones, as many for each property:
-`TENSORHUB_FUZZ_EXAMPLES=20000 pytest tests/attacks/test_header_differential.py`.
+`TENSOR_CONTRACTS_FUZZ_EXAMPLES=20000 pytest tests/attacks/test_header_differential.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tensorhub_contracts.checkpoints.header_diagnosis import diagnose_header
 from tensorhub_contracts.errors import Refusal
 from tests.support.checkpoint_files import BITS, file_bytes, header_bytes, size_in_bytes
 
-EXAMPLES = int(os.environ.get("TENSORHUB_FUZZ_EXAMPLES", "0"))
+EXAMPLES = int(os.environ.get("TENSOR_CONTRACTS_FUZZ_EXAMPLES", "0"))
 
 #: Names to dtype and shape, and the metadata.
 Reading: TypeAlias = tuple[dict[str, tuple[str, tuple[int, ...]]], dict[str, str]]

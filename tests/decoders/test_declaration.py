@@ -98,6 +98,22 @@ def test_a_function_is_returned_as_it_is_and_holds_what_was_declared() -> None:
     )
 
 
+def test_what_a_decoder_does_not_say_of_itself() -> None:
+    """It computes with torch, and it is there for what its docstring says first."""
+
+    @implements_contract(contract=BLOCKWISE, serves=("fp8-w8a16",), composes_lora=False)
+    def decode() -> None:
+        """Decodes what is published.
+
+        And more.
+        """
+
+    (found,) = contract_decoders_of(decode)
+    assert (found.requires, found.why) == (("torch",), "Decodes what is published.")
+    (silent,) = contract_decoders_of(implements_contract(contract=BLOCKWISE, serves=("fp8-w8a16",), composes_lora=False)(lambda: None))
+    assert (silent.requires, silent.why) == (("torch",), "not stated")
+
+
 def test_nothing_is_required_of_a_decoder_that_needs_nothing_and_one_may_compose_adapters() -> None:
     (found,) = contract_decoders_of(declared(requires=(), composes_lora=True)(lambda: None))
     assert (found.requires, found.composes_lora) == ((), True)
@@ -378,8 +394,8 @@ def test_everything_that_is_wrong_is_listed_at_once() -> None:
     assert [each.partition(":")[0] for each in found] == ["requires", "serves", "serves", "serves", "serves"]
 
 
-@pytest.mark.parametrize("name", VALID)
-def test_no_argument_has_a_default(name: str) -> None:
+@pytest.mark.parametrize("name", ["contract", "serves", "composes_lora"])
+def test_no_argument_that_decides_has_a_default(name: str) -> None:
     with pytest.raises(TypeError, match=name):
         implements_contract(**{key: value for key, value in VALID.items() if key != name})
 

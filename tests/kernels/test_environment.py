@@ -106,8 +106,8 @@ MISSING = Nvrtc("", "", (), (), "package", "cuda-bindings: expected an installed
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("TENSORHUB_KERNEL_CACHE", str(tmp_path / "kernels"))
-    monkeypatch.delenv("TENSORHUB_DISABLE_JIT", raising=False)
+    monkeypatch.setenv("TENSOR_CONTRACTS_KERNEL_CACHE", str(tmp_path / "kernels"))
+    monkeypatch.delenv("TENSOR_CONTRACTS_DISABLE_JIT", raising=False)
     return tmp_path / "kernels"
 
 
@@ -129,7 +129,7 @@ def test_packages_nvrtc_and_the_environment_decide(cache: Path, monkeypatch: pyt
     assert decided(name, 90, MISSING) == "package"
     assert decided(name, 131) == "floor"
     assert decided(name, 103) == "nvrtc"  # claimed, and not among what this NVRTC is said to know
-    monkeypatch.setenv("TENSORHUB_DISABLE_JIT", "1")
+    monkeypatch.setenv("TENSOR_CONTRACTS_DISABLE_JIT", "1")
     assert decided(name, 90) == "disabled"
     assert decided(name, 90, MISSING) == "disabled"
 
@@ -139,7 +139,7 @@ def test_a_file_makes_up_for_the_compiler(cache: Path, monkeypatch: pytest.Monke
     build_cubin(read_source(kernel(name)), 90, cache)
     assert decided(name, 90, MISSING) == "runs"
     assert decided(name, 89, MISSING) == "package"
-    monkeypatch.setenv("TENSORHUB_DISABLE_JIT", "1")
+    monkeypatch.setenv("TENSOR_CONTRACTS_DISABLE_JIT", "1")
     assert decided(name, 90) == "runs"
     assert decided(name, 89) == "disabled"
 

@@ -28,8 +28,8 @@ def invoke(*arguments: str | Path) -> Result:
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("TENSORHUB_KERNEL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("TENSORHUB_DISABLE_JIT", raising=False)
+    monkeypatch.setenv("TENSOR_CONTRACTS_KERNEL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("TENSOR_CONTRACTS_DISABLE_JIT", raising=False)
     return tmp_path / "cache"
 
 
@@ -78,8 +78,8 @@ def test_kernels_build_for_an_image(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     content = read_cubin_file(file)
     assert content is not None
     assert content.description.ahead_of_time
-    monkeypatch.setenv("TENSORHUB_KERNEL_CACHE", str(folder))
-    monkeypatch.setenv("TENSORHUB_DISABLE_JIT", "1")
+    monkeypatch.setenv("TENSOR_CONTRACTS_KERNEL_CACHE", str(folder))
+    monkeypatch.setenv("TENSOR_CONTRACTS_DISABLE_JIT", "1")
     found = find_cubin(read_source(kernel("block_fp8_w8a32_tile")), 75)
     assert (found.origin, found.path, found.code) == ("image", str(file), content.code)
 
@@ -199,12 +199,12 @@ def test_a_folder_that_cannot_be_written_is_a_matter_of_usage(tmp_path: Path) ->
 
 
 def test_the_doctor_on_this_machine(cache: Path) -> None:
-    run = tensorhub("doctor", env={"TENSORHUB_KERNEL_CACHE": str(cache)})
+    run = tensorhub("doctor", env={"TENSOR_CONTRACTS_KERNEL_CACHE": str(cache)})
     assert (run.code, run.err) == (0, "")
     for word in ("driver ", "NVRTC ", "torch ", "cache ", "JIT      on", "cuda.bindings", str(cache), "not made yet"):
         assert word in run.out
     assert run.out.rstrip().endswith("consistent")
-    report = json.loads(tensorhub("doctor", "--output", "json", env={"TENSORHUB_KERNEL_CACHE": str(cache)}).out)
+    report = json.loads(tensorhub("doctor", "--output", "json", env={"TENSOR_CONTRACTS_KERNEL_CACHE": str(cache)}).out)
     assert report["consistent"] is True
     assert report["problems"] == []
     if not report["environment"]["driver"]["cuda"]:
@@ -212,8 +212,8 @@ def test_the_doctor_on_this_machine(cache: Path) -> None:
 
 
 def test_the_doctor_says_that_compiling_is_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TENSORHUB_DISABLE_JIT", "1")
-    assert "JIT      off: TENSORHUB_DISABLE_JIT is set" in invoke("doctor").stdout
+    monkeypatch.setenv("TENSOR_CONTRACTS_DISABLE_JIT", "1")
+    assert "JIT      off: TENSOR_CONTRACTS_DISABLE_JIT is set" in invoke("doctor").stdout
 
 
 def test_the_doctor_refuses_mixed_majors(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,8 +64,8 @@ def stand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Stand]:
     monkeypatch.setattr(driver, "cuKernelSetAttribute", stand.set_attribute)
     monkeypatch.setattr(driver, "cuKernelGetFunction", lambda handle: (driver.CUresult.CUDA_SUCCESS, handle))
     monkeypatch.setattr(driver, "cuFuncLoad", lambda function: (driver.CUresult.CUDA_SUCCESS,))
-    monkeypatch.setenv("TENSORHUB_KERNEL_CACHE", str(tmp_path))
-    monkeypatch.delenv("TENSORHUB_DISABLE_JIT", raising=False)
+    monkeypatch.setenv("TENSOR_CONTRACTS_KERNEL_CACHE", str(tmp_path))
+    monkeypatch.delenv("TENSOR_CONTRACTS_DISABLE_JIT", raising=False)
     monkeypatch.setattr(loaded_kernels, "read_source", lambda kernel: SMALL)
     monkeypatch.setattr(loaded_kernels, "LOADED_KERNELS", {})
     return stand
@@ -182,7 +182,7 @@ def test_shared_memory_that_the_device_does_not_have(stand: Stand) -> None:
 
 
 def test_compiling_that_is_forbidden(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TENSORHUB_DISABLE_JIT", "1")
+    monkeypatch.setenv("TENSOR_CONTRACTS_DISABLE_JIT", "1")
     assert refused().decided_by == "disabled"
     assert stand.loaded == []
 

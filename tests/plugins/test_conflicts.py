@@ -55,7 +55,7 @@ def test_b3_03_lanes_are_refused_with_both_named_until_one_is_blocked_by_its_dis
     assert [each.code for each in refusals] == [1, 1]
     assert same([each.err for each in refusals])
     assert refusals[0].out == ""
-    for said in ("plugin-conflict", "fp8 (good 1.2)", "fp8 (evil 6.6)", "TENSORHUB_PLUGINS"):
+    for said in ("plugin-conflict", "fp8 (good 1.2)", "fp8 (evil 6.6)", "TENSOR_CONTRACTS_PLUGINS"):
         assert said in refusals[0].err
     record = site.lanes(selection="-evil")
     assert [(each["contract"], each["distribution"], each["version"]) for each in record["contracts"]] == [(UNREAD, "good", "1.2")]
@@ -109,7 +109,7 @@ def test_b3_03_two_plugins_that_claim_one_lane_are_refused_with_both_named(insta
     assert "acme:decode of acme (acme 1.0) and bravo:decode of bravo (bravo 1.0)" in refusals[0].err
     assert f"{UNREAD}=NAME" in refusals[0].err
     assert [each.tensorhub("plugins", "--strict").code for each in sites] == [3, 3]
-    assert "nobody wins until TENSORHUB_PLUGINS names one" in site.tensorhub("plugins").out
+    assert "nobody wins until TENSOR_CONTRACTS_PLUGINS names one" in site.tensorhub("plugins").out
 
 
 def test_b3_03_every_contest_is_listed_and_not_the_first(install: Installer) -> None:

@@ -81,7 +81,10 @@ def test_a_broken_command_exits_with_3_and_is_named(site: Site, name: str) -> No
 def test_a_name_that_two_distributions_declare_is_nobodys(site: Site) -> None:
     done = site.tensorhub("press", "a coin")
     assert (done.code, done.out) == (3, "")
-    assert "declared by acme-press 1.0 and other-press 1.0; uninstall all but one, or block all but one in TENSORHUB_PLUGINS" in done.err
+    assert (
+        "declared by acme-press 1.0 and other-press 1.0; uninstall all but one, or block all but one in TENSOR_CONTRACTS_PLUGINS"
+        in done.err
+    )
 
 
 @pytest.mark.parametrize("selection", ["-acme-mark", "-Acme_Mark", "-mark", "acme-press"])
@@ -93,10 +96,10 @@ def test_a_blocked_command_is_listed_and_never_imported(install: Installer, tmp_
     mark = {"ACME_MARK": str(tmp_path / "mark"), "COLUMNS": "200"}
     done = site.tensorhub("mark", "a coin", selection=selection, env=mark)
     assert (done.code, done.out) == (2, "")
-    assert "mark (acme-mark 1.0): blocked by TENSORHUB_PLUGINS" in done.err
+    assert "mark (acme-mark 1.0): blocked by TENSOR_CONTRACTS_PLUGINS" in done.err
     done = site.tensorhub("--help", selection=selection, env=mark)
     assert done.code == 0
-    assert "mark (acme-mark 1.0): blocked by TENSORHUB_PLUGINS" in done.out.partition("Not in use:")[2]
+    assert "mark (acme-mark 1.0): blocked by TENSOR_CONTRACTS_PLUGINS" in done.out.partition("Not in use:")[2]
     assert "press" in done.out.partition("Not in use:")[0]
     assert "produce" in done.out.partition("Not in use:")[0]
     assert not (tmp_path / "mark").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import itertools
 import json
 import re
@@ -252,7 +253,7 @@ def test_the_toml_block_has_exactly_the_keys_of_a_hub(install: Installer) -> Non
     done = site.tensorhub("lanes", "--output", "toml")
     assert done.code == 0
     document = tomllib.loads(done.out)
-    assert list(document) == ["execution_lanes"]
+    assert list(document) == ["execution_lanes", "decode_set"]
     block = document["execution_lanes"]
     assert list(block) == ["derivation", "lanes", "lanes_beyond_table", "contracts", "excluded_modules"]
     assert block["derivation"] == "tensorhub.execution-lanes@1"
@@ -270,7 +271,25 @@ def test_the_toml_block_has_exactly_the_keys_of_a_hub(install: Installer) -> Non
     assert block["excluded_modules"] == [
         {"module": each["module"], "reason": f"{each['code']}: {each['reason']}"} for each in record["excluded"]
     ]
+    rules = document["decode_set"]
+    assert list(rules) == ["derivation", "digest", "rules", "contracts", "unregistered", "excluded_modules"]
+    assert rules["derivation"] == "tensorhub.decode-set@1"
+    assert rules["rules"] == [{"rule": INT8, "decoder": "acme_int8:decode", "serves": [], "composes_lora": True}]
+    facts = {"derivation": rules["derivation"], "rules": rules["rules"]}
+    text = json.dumps(facts, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert rules["digest"] == "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+    assert rules["contracts"] == [{"contract": INT8, "decoder": "acme_int8:decode", "key_topologies": []}]
+    assert (rules["unregistered"], rules["excluded_modules"]) == ([], block["excluded_modules"])
     assert '"quote"' in next(each["reason"] for each in block["excluded_modules"] if each["module"] == "odd")
+
+
+def test_the_rules_serve_the_bodies_of_the_hubs_table(install: Installer) -> None:
+    document = tomllib.loads(install(torch=True).tensorhub("lanes", "--output", "toml").out)
+    served = {each["rule"]: each["serves"] for each in document["decode_set"]["rules"]}
+    assert served["hf.fp8-blockwise@1"] == ["fp8-w8a16"], "fp8-w8a32 is in no lane of the table"
+    assert served["plain.f32@1"] == ["bf16-w16a16"]
+    both = [{(each["contract"], each["decoder"]) for each in document[key]["contracts"]} for key in ("execution_lanes", "decode_set")]
+    assert both[0] == both[1]
 
 
 def test_an_image_without_lanes_has_a_block_all_the_same(install: Installer) -> None:
@@ -409,6 +428,13 @@ def test_check_takes_a_record_in_another_spelling(install: Installer, tmp_path: 
         (lambda text: text.replace("execution-lanes@1", "execution-lanes@2"), "lanes-differ"),
         (lambda text: text + 'more = "x"\n', "lanes-differ"),
         (lambda text: text.replace("[execution_lanes]", "[lanes]"), "document-malformed"),
+        (lambda text: text.replace("rule = ", "rules = "), "lanes-differ"),
+        (lambda text: text.replace("decode-set@1", "decode-set@2"), "lanes-differ"),
+        (lambda text: text.replace("unregistered = []", 'unregistered = [{ decoder = "x", reason = "y" }]'), "lanes-differ"),
+        (lambda text: text.replace("unregistered = []", "unregistered = [1]"), "document-malformed"),
+        (lambda text: text.replace("key_topologies = []", 'key_topologies = ["a"]'), "lanes-differ"),
+        (lambda text: text.partition("[decode_set]")[0] + "[decode_set]\n", "lanes-differ"),
+        (lambda text: text.partition("[decode_set]")[0] + "decode_set = 1\n", "lanes-differ"),
         (lambda text: text.replace("[execution_lanes]", "[execution_lanes"), "document-malformed"),
         (lambda text: "execution_lanes = 1\n", "document-malformed"),
         (lambda text: "[execution_lanes]\ncontracts = 1\n", "document-malformed"),
@@ -432,3 +458,5 @@ def test_check_of_a_block_inside_a_larger_file(install: Installer, tmp_path: Pat
     path = recorded(site, tmp_path, "toml")
     path.write_text(f'name = "image"\n{path.read_text()}\n[other]\nx = 1\n')
     assert site.tensorhub("lanes", "--check", path).code == 0
+    path.write_text(path.read_text().partition("[decode_set]")[0])
+    assert site.tensorhub("lanes", "--check", path).code == 0, "a file need not have the second block"

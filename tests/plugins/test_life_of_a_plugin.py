@@ -69,7 +69,7 @@ def test_an_inspection_refuses_the_same_tree_when_the_plugin_is_gone_or_blocked(
     assert (blocked.code, json.loads(blocked.out)["inspections"][0]["accepted"]) == (1, False)
     asked = install(int8()).tensorhub("inspect", tmp_path / "tree", "--contract", INT8, selection="-int8")
     assert asked.code == 2
-    assert "int8 (acme-int8 1.0) is blocked: by TENSORHUB_PLUGINS" in asked.err
+    assert "int8 (acme-int8 1.0) is blocked: by TENSOR_CONTRACTS_PLUGINS" in asked.err
 
 
 def test_a_plugin_decodes_a_contract_of_the_shipped_registry(install: Installer) -> None:

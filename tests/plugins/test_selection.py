@@ -1,4 +1,4 @@
-"""`TENSORHUB_PLUGINS`: what is blocked is never imported, under any spelling, and is shown all the same."""
+"""`TENSOR_CONTRACTS_PLUGINS`: what is blocked is never imported, under any spelling, and is shown all the same."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_b3_10_what_is_blocked_is_never_imported_and_still_listed(install: Insta
     site = marking(install)
     env = {"ACME_MARK": str(tmp_path / "mark")}
     found = site.by_name(selection=selection, env=env)["My_Plugin"]
-    assert (found["state"], found["reason"], found["decodes"], found["file"]) == ("blocked", "by TENSORHUB_PLUGINS", [], "")
+    assert (found["state"], found["reason"], found["decodes"], found["file"]) == ("blocked", "by TENSOR_CONTRACTS_PLUGINS", [], "")
     assert found["distribution"] == "Acme_Slow.Plugin"
     record = site.lanes(selection=selection, env=env)
     assert "acme_slow" in [each["module"] for each in excluded(record, "plugin-blocked")]
@@ -87,14 +87,14 @@ def test_b3_10_blocking_a_shipped_plugin_works_and_is_visible(install: Installer
     assert [each["module"] for each in excluded(record, "plugin-blocked")] == ["tensorhub_decoders.plain"]
     assert "bf16-w16a16+eager" not in record["lanes"]
     text = site.tensorhub("lanes", selection="-plain").out
-    assert "left out  tensorhub_decoders.plain: plugin-blocked: plain (tensorhub-contracts 0.1.0): by TENSORHUB_PLUGINS" in text
+    assert "left out  tensorhub_decoders.plain: plugin-blocked: plain (tensorhub-contracts 0.1.0): by TENSOR_CONTRACTS_PLUGINS" in text
     write_checkpoint(tmp_path / "tree", {"a.weight": ("BF16", (8, 8))})
     assert site.tensorhub("inspect", tmp_path / "tree").code == 0
     refused = site.tensorhub("inspect", tmp_path / "tree", "--output", "json", selection="-plain")
     assert refused.code == 1
     (violation,) = json.loads(refused.out)["inspections"][0]["violations"]
     assert violation["code"] == "contract-without-decoder"
-    assert "plain (tensorhub-contracts 0.1.0) is blocked: by TENSORHUB_PLUGINS" in violation["remedy"]
+    assert "plain (tensorhub-contracts 0.1.0) is blocked: by TENSOR_CONTRACTS_PLUGINS" in violation["remedy"]
 
 
 def test_b3_10_a_handle_blocks_every_decoder_of_a_contract(install: Installer, tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_b3_10_an_unknown_name_is_an_error_that_names_the_known_ones(install: In
     done = install(int8()).tensorhub(command, selection=selection)
     assert (done.code, done.out) == (2, "")
     name = selection.rpartition("-")[2] if selection.endswith("-acme") else "nobody"
-    assert f"TENSORHUB_PLUGINS: '{name}' names no installed plugin" in done.err
+    assert f"TENSOR_CONTRACTS_PLUGINS: '{name}' names no installed plugin" in done.err
     assert "there are cozy-fp8-rowwise, cozy-fp8-storage, hf-fp8-blockwise, int8, plain" in done.err
 
 
@@ -166,7 +166,7 @@ def test_b3_10_a_malformed_item_is_a_usage_error(install: Installer, selection: 
 def test_b3_10_every_malformed_item_is_named(install: Installer) -> None:
     done = install().tensorhub("plugins", selection=f"{BLOCKWISE},x=y,-")
     assert done.code == 2
-    assert done.err.count("TENSORHUB_PLUGINS: ") == 3
+    assert done.err.count("TENSOR_CONTRACTS_PLUGINS: ") == 3
 
 
 def test_an_inspection_obeys_the_selection_too(install: Installer, tmp_path: Path) -> None:

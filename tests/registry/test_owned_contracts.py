@@ -10,9 +10,10 @@ from typing import Any
 import attrs
 import pytest
 
-from tensorhub_contracts import Inspection, OwnedContracts, Registry, RegistryError, inspect, read_contracts
+from tensorhub_contracts import Inspection, OwnedContracts, Refusal, Registry, RegistryError, inspect, read_contracts
+from tensorhub_contracts.commands.contracts import _lines as contract_lines
 from tensorhub_contracts.registry.plugin_contracts import with_owned
-from tensorhub_contracts.registry.registry import load_registry
+from tensorhub_contracts.registry.registry import load_registry, resolve
 from tensorhub_contracts.registry.sidecar_names import SidecarNames
 from tests.layouts.test_families import FAMILIES
 from tests.support.checkpoint_files import Tensors
@@ -138,6 +139,28 @@ FAULTS = [
     pytest.param(set_in(floors={"int8-w8a16": 0}), f"{PATH}.floors.int8-w8a16: a floor is a compute capability", id="zero-floor"),
     pytest.param(set_in(decoder="shipped"), f"{PATH}.decoder: only the framework ships decoders", id="shipped-decoder"),
     pytest.param(set_in(not_provable=["vibes"]), f"{PATH}.not_provable: vibes is not a known word", id="not_provable"),
+    pytest.param(
+        set_in(known_as=[{"corpus": " ", "handle": "x", "digest": "0" * 64}]), f"{PATH}.known_as[0].corpus: a name", id="no-corpus"
+    ),
+    pytest.param(
+        set_in(known_as=[{"corpus": "x", "handle": "x", "digest": "0" * 63}]),
+        f"{PATH}.known_as[0].digest: 64 hexadecimal digits",
+        id="short",
+    ),
+    pytest.param(
+        set_in(known_as=[{"corpus": "x", "handle": "x", "digest": "md5:" + "0" * 64}]), f"{PATH}.known_as[0].digest: 64 hex", id="kind"
+    ),
+    pytest.param(
+        set_in(known_as=[{"corpus": "x", "handle": "y", "digest": "0" * 64}, {"corpus": "x", "handle": "y", "digest": "1" * 64}]),
+        f"{PATH}.known_as: one digest for each handle of a corpus",
+        id="two-digests",
+    ),
+    pytest.param(
+        set_in(known_as=[{"corpus": "x", "handle": "y"}]),
+        "contracts.toml: contract[0].known_as[0]: Object missing required field `digest`",
+        id="no-digest",
+    ),
+    pytest.param(set_in(known_as="x"), "contracts.toml: contract[0].known_as: Expected `array`, got `str`", id="known-as-is-text"),
     pytest.param(set_in(reference_dequant="nobody"), f"{PATH}.reference_dequant: nobody is not listed", id="unknown-dequant"),
     pytest.param(
         set_in(handle="other.int8@1"),
@@ -190,6 +213,21 @@ def test_a_fault_is_refused_with_its_path_and_nothing_else_is(change: Callable[[
     assert len([each for each in found if each.startswith(problem)]) == 1, found
     accompanied = any(words in problem for words in ("a shipped contract", "is a sidecar", "'Acme'"))  # one slip, wrong in two ways
     assert len(found) == 1 or accompanied, found
+
+
+def test_what_another_corpus_calls_a_contract_is_shown_and_no_part_of_the_digest() -> None:
+    others = [
+        {"corpus": "tensorfs v2", "handle": "cozy.int8-rows@2", "digest": "47a664f3" * 8},
+        {"corpus": "a hub", "handle": "int8", "digest": "sha256:" + "0" * 64},
+    ]
+    plain, known = merged(example()), merged(changed(example(), set_in(known_as=others)))
+    assert known.digest(INT8) == plain.digest(INT8)
+    assert [(each.corpus, each.handle, each.digest) for each in known.contracts[INT8].known_as] == [tuple(each.values()) for each in others]
+    shown = "\n".join(contract_lines(known.contracts[INT8], known))
+    assert f"  known as   cozy.int8-rows@2 in tensorfs v2  {'47a664f3' * 8}\n" in shown
+    assert "known as" not in "\n".join(contract_lines(plain.contracts[INT8], plain))
+    with pytest.raises(Refusal, match="contract-unknown"):
+        resolve("cozy.int8-rows@2", known)
 
 
 def test_a_syntax_error_names_the_file_and_the_line() -> None:

@@ -83,7 +83,9 @@ def build_wheel(source: Path, into: Path) -> Path:
 
 def run(*command: str | Path, cwd: Path, env: Mapping[str, str], patience: float = PATIENCE) -> Run:
     """Run a command with pipes for all streams, without what this process has on its own path."""
-    inherited = {key: value for key, value in environment().items() if key not in ("PYTHONPATH", "TENSORHUB_PLUGINS", "PYTHONHASHSEED")}
+    inherited = {
+        key: value for key, value in environment().items() if key not in ("PYTHONPATH", "TENSOR_CONTRACTS_PLUGINS", "PYTHONHASHSEED")
+    }
     done = subprocess.run(
         [str(each) for each in command],
         capture_output=True,
@@ -206,7 +208,7 @@ class Site:
         return _report(self.tensorhub("lanes", "--output", "json", selection=selection, env=env), code)
 
     def _run(self, *command: str | Path, selection: str, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Run:
-        changes = {"PYTHONPATH": os.pathsep.join(map(str, self.path)), "TENSORHUB_PLUGINS": selection}
+        changes = {"PYTHONPATH": os.pathsep.join(map(str, self.path)), "TENSOR_CONTRACTS_PLUGINS": selection}
         changes = {key: value for key, value in changes.items() if value}
         return run(*command, cwd=cwd or self.environment.elsewhere, env={**changes, **(env or {})})
 

@@ -126,7 +126,7 @@ class EnvironmentFacts:
     modules: tuple[Module, ...]
     #: The compile cache.
     cache: CacheState
-    #: Whether TENSORHUB_DISABLE_JIT forbids compiling.
+    #: Whether TENSOR_CONTRACTS_DISABLE_JIT forbids compiling.
     jit_disabled: bool
     #: The file of an ordinary package `cuda` that hides NVIDIA's namespace package; empty if there is none.
     shadowed_by: str = ""

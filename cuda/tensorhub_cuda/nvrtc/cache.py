@@ -1,8 +1,8 @@
 """Finds the cubin of a source: in the cache's folder, or by compiling it and keeping it there.
 
 The key of a file is a SHA-256 over the source, the architecture, all options and our ABI, and beside it, in clear, the version
-of NVRTC: so an image without NVRTC, or with TENSORHUB_DISABLE_JIT=1, finds what was built for it by any version. The folder is
-TENSORHUB_KERNEL_CACHE, or tensorhub/kernels of the user's cache folder; `tensorhub kernels build` fills such a folder ahead of
+of NVRTC: so an image without NVRTC, or with TENSOR_CONTRACTS_DISABLE_JIT=1, finds what was built for it by any version. The folder is
+TENSOR_CONTRACTS_KERNEL_CACHE, or tensorhub/kernels of the user's cache folder; `tensorhub kernels build` fills such a folder ahead of
 time, and it may be read-only. Several processes may use one at once: a file is renamed into its place when it is whole and
 verified, and verified again whenever it is read. Where no file can be kept, a cubin is kept in memory, and says why.
 
@@ -26,8 +26,9 @@ from tensorhub_cuda.errors import KernelUnavailable
 from tensorhub_cuda.nvrtc.cache_folder import cache_folder, folder_fault, remove_least_recently_used
 from tensorhub_cuda.nvrtc.compile import Cubin, architecture_name, compile_cubin, nvrtc_version, options_for
 from tensorhub_cuda.nvrtc.cubin import CubinDescription, CubinFile, read_cubin_file, write_cubin_file
+from tensorhub_cuda.nvrtc.variables import variable
 
-DISABLE_JIT: Final = "TENSORHUB_DISABLE_JIT"
+DISABLE_JIT: Final = "TENSOR_CONTRACTS_DISABLE_JIT"
 
 #: Where a cubin is from: compiled by this process, a file that an earlier one wrote, a file that was built ahead of time.
 Origin = Literal["compiled", "cache", "image"]
@@ -65,8 +66,8 @@ def cubin_file_name(recipe: str, version: str) -> str:
 
 
 def jit_disabled() -> bool:
-    """Whether the environment forbids to compile: TENSORHUB_DISABLE_JIT is set, and is not 0."""
-    return os.environ.get(DISABLE_JIT, "") not in ("", "0")
+    """Whether the environment forbids to compile: TENSOR_CONTRACTS_DISABLE_JIT is set, and is not 0."""
+    return variable(DISABLE_JIT) not in ("", "0")
 
 
 def find_cubin(source: str, sm: int, folder: Path | None = None) -> FoundCubin:

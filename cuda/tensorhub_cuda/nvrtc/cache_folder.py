@@ -13,9 +13,14 @@ from typing import Final, Literal
 
 import attrs
 
+<<<<<<< HEAD
 from tensorhub_cuda.nvrtc.cubin import UNFINISHED, is_trusted, read_cubin_file
+=======
+from tensorhub_cuda.nvrtc.cubin import UNFINISHED, read_cubin_file
+from tensorhub_cuda.nvrtc.variables import variable
+>>>>>>> l
 
-KERNEL_CACHE: Final = "TENSORHUB_KERNEL_CACHE"
+KERNEL_CACHE: Final = "TENSOR_CONTRACTS_KERNEL_CACHE"
 
 #: All files together; a release's kernels for one architecture take less than a thousandth of it.
 BOUND_BYTES: Final = 256 << 20
@@ -63,8 +68,8 @@ class CacheState:
 
 
 def cache_folder() -> CacheFolder:
-    """Return the folder that cubins are kept in: TENSORHUB_KERNEL_CACHE, or tensorhub/kernels in the user's cache folder."""
-    chosen = os.environ.get(KERNEL_CACHE, "")
+    """Return the folder that cubins are kept in: TENSOR_CONTRACTS_KERNEL_CACHE, or tensorhub/kernels in the user's cache folder."""
+    chosen = variable(KERNEL_CACHE)
     if chosen:
         return CacheFolder(Path(chosen).absolute(), KERNEL_CACHE)
     caches = os.environ.get("XDG_CACHE_HOME", "")

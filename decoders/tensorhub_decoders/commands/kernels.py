@@ -126,7 +126,7 @@ def build(architectures: tuple[int, ...], output_folder: Path | None, outputs: t
     """Compile every kernel that an architecture has, ahead of time: needs NVRTC, and no GPU or driver.
 
     In an image's build file: RUN tensorhub kernels build --arch sm_90 --output-folder /opt/kernels. At run time,
-    TENSORHUB_KERNEL_CACHE=/opt/kernels has them found, and the folder may be read-only; with TENSORHUB_DISABLE_JIT=1
+    TENSOR_CONTRACTS_KERNEL_CACHE=/opt/kernels has them found, and the folder may be read-only; with TENSOR_CONTRACTS_DISABLE_JIT=1
     nothing else is compiled, and NVRTC need not be there.
 
     Exits with 0, with 1 if NVRTC is missing or refuses a kernel, if a kernel spills registers, or if an architecture is left

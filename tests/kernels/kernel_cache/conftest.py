@@ -12,9 +12,9 @@ from tensorhub_cuda.nvrtc.compile import Cubin
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The cache's folder, which does not exist yet; nothing of the environment that the tests run in is left."""
-    for name in ("TENSORHUB_DISABLE_JIT", "XDG_CACHE_HOME"):
+    for name in ("TENSOR_CONTRACTS_DISABLE_JIT", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("TENSORHUB_KERNEL_CACHE", str(tmp_path / "kernels"))
+    monkeypatch.setenv("TENSOR_CONTRACTS_KERNEL_CACHE", str(tmp_path / "kernels"))
     return tmp_path / "kernels"
 
 

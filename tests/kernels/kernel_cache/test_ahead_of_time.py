@@ -19,7 +19,7 @@ def test_what_was_built_ahead_of_time_is_found_without_compiling(
 ) -> None:
     cubin, file = build_cubin(PLAIN, 90, folder)
     compiled.clear()
-    monkeypatch.setenv("TENSORHUB_DISABLE_JIT", "1")
+    monkeypatch.setenv("TENSOR_CONTRACTS_DISABLE_JIT", "1")
     found = find_cubin(PLAIN, 90)
     assert (found.origin, found.code, found.path, compiled) == ("image", cubin.code, str(file), [])
     assert file.stat().st_mode & 0o444 == 0o444  # whoever runs the image may read it
@@ -29,7 +29,7 @@ def test_jit_that_is_disabled_says_what_builds(folder: Path, compiled: list[int]
     find_cubin(OTHER, 90)
     find_cubin(PLAIN, 89)
     compiled.clear()
-    monkeypatch.setenv("TENSORHUB_DISABLE_JIT", "1")
+    monkeypatch.setenv("TENSOR_CONTRACTS_DISABLE_JIT", "1")
     with pytest.raises(KernelUnavailable) as caught:
         find_cubin(PLAIN, 90)
     assert caught.value.decided_by == "disabled"
@@ -37,7 +37,7 @@ def test_jit_that_is_disabled_says_what_builds(folder: Path, compiled: list[int]
     assert compiled == []
     assert find_cubin(OTHER, 90).origin == "cache"
     for value in ("0", ""):
-        monkeypatch.setenv("TENSORHUB_DISABLE_JIT", value)
+        monkeypatch.setenv("TENSOR_CONTRACTS_DISABLE_JIT", value)
         assert find_cubin(PLAIN, 90).path
     assert compiled == [90]
 
@@ -45,7 +45,7 @@ def test_jit_that_is_disabled_says_what_builds(folder: Path, compiled: list[int]
 def test_a_spoilt_file_is_not_loaded_for_want_of_another(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, file = build_cubin(PLAIN, 90, folder)
     file.write_bytes(file.read_bytes()[:-100])
-    monkeypatch.setenv("TENSORHUB_DISABLE_JIT", "1")
+    monkeypatch.setenv("TENSOR_CONTRACTS_DISABLE_JIT", "1")
     with pytest.raises(KernelUnavailable, match="found none"):
         find_cubin(PLAIN, 90)
 

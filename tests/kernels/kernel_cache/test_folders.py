@@ -25,7 +25,7 @@ def foreign() -> Iterator[Path]:
 
 
 def test_a_read_only_folder_serves_what_it_holds(foreign: Path, monkeypatch: pytest.MonkeyPatch, compiled: list[int]) -> None:
-    monkeypatch.setenv("TENSORHUB_KERNEL_CACHE", str(foreign))
+    monkeypatch.setenv("TENSOR_CONTRACTS_KERNEL_CACHE", str(foreign))
     _, file = build_cubin(PLAIN, 90, foreign)
     before = {each.name: each.read_bytes() for each in foreign.iterdir()}
     foreign.chmod(0o555)
@@ -42,7 +42,7 @@ def test_a_read_only_folder_serves_what_it_holds(foreign: Path, monkeypatch: pyt
 
 
 def test_an_unreadable_folder_and_file(foreign: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TENSORHUB_KERNEL_CACHE", str(foreign))
+    monkeypatch.setenv("TENSOR_CONTRACTS_KERNEL_CACHE", str(foreign))
     _, file = build_cubin(PLAIN, 90, foreign)
     file.chmod(0)
     with without_privileges():
@@ -56,7 +56,7 @@ def test_an_unreadable_folder_and_file(foreign: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("place", ["file/kernels", "file"])
 def test_a_folder_that_cannot_be(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv("TENSORHUB_KERNEL_CACHE", str(tmp_path / place))
+    monkeypatch.setenv("TENSOR_CONTRACTS_KERNEL_CACHE", str(tmp_path / place))
     found = find_cubin(PLAIN, 90)
     assert (found.origin, found.path) == ("compiled", "")
     assert str(tmp_path / place) in found.not_kept
@@ -64,7 +64,7 @@ def test_a_folder_that_cannot_be(place: str, tmp_path: Path, monkeypatch: pytest
 
 
 def test_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TENSORHUB_KERNEL_CACHE")
+    monkeypatch.delenv("TENSOR_CONTRACTS_KERNEL_CACHE")
 
     def homeless() -> Path:
         raise RuntimeError("Could not determine home directory.")
@@ -72,16 +72,16 @@ def test_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folders.Path, "home", homeless)
     found = find_cubin(PLAIN, 90)
     assert (found.origin, found.path) == ("compiled", "")
-    assert "TENSORHUB_KERNEL_CACHE" in found.not_kept
+    assert "TENSOR_CONTRACTS_KERNEL_CACHE" in found.not_kept
     assert cache_state().state == "unusable"
 
 
 def test_where_the_folder_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
-    monkeypatch.setenv("TENSORHUB_KERNEL_CACHE", str(tmp_path / "own"))
-    assert folders.cache_folder() == folders.CacheFolder(tmp_path / "own", "TENSORHUB_KERNEL_CACHE")
-    monkeypatch.delenv("TENSORHUB_KERNEL_CACHE")
+    monkeypatch.setenv("TENSOR_CONTRACTS_KERNEL_CACHE", str(tmp_path / "own"))
+    assert folders.cache_folder() == folders.CacheFolder(tmp_path / "own", "TENSOR_CONTRACTS_KERNEL_CACHE")
+    monkeypatch.delenv("TENSOR_CONTRACTS_KERNEL_CACHE")
     assert folders.cache_folder() == folders.CacheFolder(tmp_path / "caches" / "tensorhub" / "kernels", "XDG_CACHE_HOME")
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     assert folders.cache_folder() == folders.CacheFolder(tmp_path / ".cache" / "tensorhub" / "kernels", "default")

@@ -65,6 +65,6 @@ def test_each_ingredient_leads_to_another_file(folder: Path, compiled: list[int]
     find_cubin(PLAIN, 90)  # kept by its true version, and looked for by the other
     assert compiled == [90, 90, 89, 90]
     monkeypatch.undo()
-    monkeypatch.setenv("TENSORHUB_KERNEL_CACHE", str(folder))
+    monkeypatch.setenv("TENSOR_CONTRACTS_KERNEL_CACHE", str(folder))
     monkeypatch.setattr(kernel_cache, "options_for", lambda sm: (*options_for(sm), "--more"))
     assert find_cubin(PLAIN, 90).origin == "compiled"

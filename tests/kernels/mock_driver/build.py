@@ -25,6 +25,6 @@ def environment(folder: Path) -> dict[str, str]:
         **os.environ,
         "LD_LIBRARY_PATH": str(folder),
         "PYTHONPATH": path,
-        "TENSORHUB_KERNEL_CACHE": str(folder / "kernel-cache"),
-        "TENSORHUB_DISABLE_JIT": "",
+        "TENSOR_CONTRACTS_KERNEL_CACHE": str(folder / "kernel-cache"),
+        "TENSOR_CONTRACTS_DISABLE_JIT": "",
     }
