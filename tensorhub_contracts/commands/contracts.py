@@ -66,10 +66,6 @@ def show(handle: str, output: str) -> None:
 
         from tensorhub_contracts.registry.digests import normative_facts
 
-<<<<<<< HEAD
-        facts = {"handle": handle, "digest": registry.digest(handle), "summary": contract.summary, "source": contract.source}
-        answer(json.dumps({**facts, "normative": normative_facts(contract)}, indent=2, ensure_ascii=False))
-=======
         facts: dict[str, Any] = {
             "handle": handle,
             "digest": registry.digest(handle),
@@ -77,8 +73,7 @@ def show(handle: str, output: str) -> None:
             "source": contract.source,
         }
         facts["known_as"] = [{"corpus": each.corpus, "handle": each.handle, "digest": each.digest} for each in contract.known_as]
-        sys.stdout.write(json.dumps({**facts, "normative": normative_facts(contract)}, indent=2, ensure_ascii=False) + "\n")
->>>>>>> l
+        answer(json.dumps({**facts, "normative": normative_facts(contract)}, indent=2, ensure_ascii=False))
         return
     answer("\n".join(_lines(contract, registry)))
 

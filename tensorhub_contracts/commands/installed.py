@@ -37,14 +37,9 @@ class InstalledCommand:
 def installed_commands(built_in: Collection[str]) -> tuple[InstalledCommand, ...]:
     """Return what the metadata of this environment declares, by name; nothing is imported.
 
-<<<<<<< HEAD
     A name that the tool has itself, or that this distribution declares, is no other's; one that two others declare is
     nobody's: neither is guessed. Raises
-    `PluginSelectionError` if `TENSORHUB_PLUGINS` is not well formed or names what is not there.
-=======
-    A name that the tool has itself, and one that two distributions declare, is nobody's: neither is guessed. Raises
     `PluginSelectionError` if `TENSOR_CONTRACTS_PLUGINS` is not well formed or names what is not there.
->>>>>>> l
     """
     selection = read_selection()
     if selection.names:

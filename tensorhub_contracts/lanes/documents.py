@@ -92,31 +92,6 @@ def _without_reasons(block: dict[str, Any]) -> dict[str, Any]:
     return {**block, "excluded_modules": [{"module": each.get("module")} for each in block.get("excluded_modules", ())]}
 
 
-<<<<<<< HEAD
-def _block(text: str, name: str) -> dict[str, Any]:
-    try:
-        block = tomllib.loads(text).get("execution_lanes")
-    except tomllib.TOMLDecodeError as error:
-        block, found = None, str(error)
-    except RecursionError:
-        block, found = None, "nested too deeply"
-    else:
-        found = "no such table"
-    well_formed = isinstance(block, dict) and all(
-        isinstance(block.get(key, []), list) and all(isinstance(each, dict) for each in block.get(key, []))
-        for key in ("contracts", "excluded_modules")
-    )
-    if not well_formed:
-        remedy = "Take the file that `tensorhub lanes --output toml` wrote in the image."
-        raise Refusal(
-            [Violation(code="document-malformed", object=name, expected="a TOML file with [execution_lanes]", found=found, remedy=remedy)]
-        )
-    assert isinstance(block, dict)
-    return block
-
-
-=======
->>>>>>> l
 def _differing(then: dict[str, Any], now: dict[str, Any], name: str) -> Iterator[Violation]:
     """Yield a violation for each thing that is in one record and not in the other."""
     for key in dict.fromkeys((*then, *now)):

@@ -38,6 +38,8 @@ def lanes_blocks(text: str, name: str) -> dict[str, dict[str, Any]]:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         document, found = {}, str(error)
+    except RecursionError:
+        document, found = {}, "nested too deeply"
     blocks = {block: document[block] for block in BLOCKS if block in document}
     if "execution_lanes" not in blocks or not all(_well_formed(block, BLOCKS[key]) for key, block in blocks.items()):
         raise Refusal(

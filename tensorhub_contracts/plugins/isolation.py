@@ -70,7 +70,7 @@ def _named_if_slow(title: str) -> Iterator[None]:
     """Name a plugin on standard error, once, if it takes long."""
 
     def name() -> None:
-        said = f"plugin {title} has been importing for {PATIENCE:g} s; block it with TENSORHUB_PLUGINS=-{title.partition(' ')[0]}\n"
+        said = f"plugin {title} has been importing for {PATIENCE:g} s; block it with TENSOR_CONTRACTS_PLUGINS=-{title.partition(' ')[0]}\n"
         with contextlib.suppress(OSError):
             os.write(2, said.encode("utf-8", "backslashreplace"))
 

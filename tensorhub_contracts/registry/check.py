@@ -7,11 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from tensorhub_contracts.checkpoints.geometry import BITS, ELEMENTS
 from tensorhub_contracts.errors import Refusal
-<<<<<<< HEAD
-from tensorhub_contracts.registry.contract import NOT_PROVABLE, Contract, Form, LaneBody, Marker, RegistryFile, Requirement
-=======
-from tensorhub_contracts.registry.contract import NOT_PROVABLE, Contract, Form, KnownAs, LaneBody, RegistryFile, Requirement
->>>>>>> l
+from tensorhub_contracts.registry.contract import NOT_PROVABLE, Contract, Form, KnownAs, LaneBody, Marker, RegistryFile, Requirement
 from tensorhub_contracts.registry.names import parse_handle, parse_lane
 from tensorhub_contracts.registry.shape_patterns import parse_shape
 from tensorhub_contracts.registry.sidecar_names import SidecarNames
@@ -91,7 +87,6 @@ def contract_faults(
         yield from (f"declares[{place}].{fault}" for requirement in each.require for fault in _requirement_faults(requirement))
 
 
-<<<<<<< HEAD
 def _rule_faults(contract: Contract) -> Iterator[str]:
     """Yield what is wrong with the rules for tensors that nothing scales, and for checkpoints that declare nothing."""
     for dtype in (*contract.unquantized.matrix_dtypes, *contract.unquantized.vector_dtypes):
@@ -109,14 +104,14 @@ def _marker_faults(marker: Marker, sidecar_names: SidecarNames) -> Iterator[str]
     yield from (f"dtypes: {dtype} is not a dtype" for dtype in marker.dtypes if dtype not in BITS)
     if not marker.dtypes or not marker.shapes or any(size < 0 for shape in marker.shapes for size in shape):
         yield "dtypes and shapes: at least one each, and no size below 0"
-=======
+
+
 def _known_as_faults(other: KnownAs) -> Iterator[str]:
     for name, text in (("corpus", other.corpus), ("handle", other.handle)):
         if not text.strip() or not text.isprintable():
             yield f"{name}: a name, not {text!r}"
     if re.fullmatch("(sha256:)?[0-9a-f]{64}", other.digest, re.ASCII) is None:
         yield f"digest: 64 hexadecimal digits in lower case, with or without sha256:, not {other.digest!r}"
->>>>>>> l
 
 
 def _lane_faults(lanes: tuple[LaneBody, ...]) -> Iterator[str]:

@@ -156,17 +156,14 @@ class Contract(Readable):
     form: tuple[Form, ...] = ()
     marker: tuple[Marker, ...] = ()
     declares: tuple[Declares, ...] = ()
-<<<<<<< HEAD
     undeclared: Undeclared | None = None
+    #: For people and for who compares corpora; no part of the digest.
+    known_as: tuple[KnownAs, ...] = ()
 
     @property
     def when_undeclared(self) -> Undeclared:
         """What holds for a checkpoint that declares nothing; unless it is said, what nothing declares is allowed to, and only that."""
         return self.undeclared or ("never" if self.declares else "allowed")
-=======
-    #: For people and for who compares corpora; no part of the digest.
-    known_as: tuple[KnownAs, ...] = ()
->>>>>>> l
 
     @property
     def quantized(self) -> bool:

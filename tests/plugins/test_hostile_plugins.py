@@ -111,7 +111,7 @@ def test_a_plugin_that_hangs_is_named(install: Installer) -> None:
     )
     done = site.python(script + "assert 'acme_slow' in [each.name for each in installed_plugins().loaded]\n")
     assert (done.code, done.out) == (0, "")
-    said = "plugin acme_slow (acme-slow 1.0) has been importing for 0.2 s; block it with TENSORHUB_PLUGINS=-acme_slow\n"
+    said = "plugin acme_slow (acme-slow 1.0) has been importing for 0.2 s; block it with TENSOR_CONTRACTS_PLUGINS=-acme_slow\n"
     assert done.err.count(said) == 1
     assert done.err.replace(said, "") == ""
     quick = site.python("from tensorhub_contracts import installed_plugins\ninstalled_plugins()\n", selection="-acme_slow")

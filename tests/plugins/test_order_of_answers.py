@@ -85,7 +85,7 @@ def test_damaged_metadata_is_sorted_by_its_path(install: Installer, tmp_path: Pa
 def test_faults_of_a_selection_are_sorted(install: Installer, selection: list[str], said: list[str]) -> None:
     done = install().tensorhub("plugins", selection=",".join(selection))
     assert (done.code, done.out) == (2, "")
-    lines = [line.partition("TENSORHUB_PLUGINS: ")[2] for line in done.err.splitlines() if "TENSORHUB_PLUGINS: " in line]
+    lines = [line.partition("TENSOR_CONTRACTS_PLUGINS: ")[2] for line in done.err.splitlines() if "TENSOR_CONTRACTS_PLUGINS: " in line]
     assert [line.partition(";")[0] for line in lines] == said
 
 

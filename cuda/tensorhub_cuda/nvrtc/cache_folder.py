@@ -13,12 +13,8 @@ from typing import Final, Literal
 
 import attrs
 
-<<<<<<< HEAD
 from tensorhub_cuda.nvrtc.cubin import UNFINISHED, is_trusted, read_cubin_file
-=======
-from tensorhub_cuda.nvrtc.cubin import UNFINISHED, read_cubin_file
 from tensorhub_cuda.nvrtc.variables import variable
->>>>>>> l
 
 KERNEL_CACHE: Final = "TENSOR_CONTRACTS_KERNEL_CACHE"
 
