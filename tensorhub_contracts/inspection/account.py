@@ -14,6 +14,7 @@ from tensorhub_contracts.inspection.unit_matching import UnitLayout
 from tensorhub_contracts.inspection.unquantized import names_of_other_dtypes
 from tensorhub_contracts.readable import Readable
 from tensorhub_contracts.registry.contract import Contract
+from tensorhub_contracts.registry.owned_sidecars import primaries
 
 #: What a tensor can be in the judged contract, in the order of reports.
 TensorKind = Literal["weight", "sidecar", "unquantized", "cache-scale", "bookkeeping", "refused"]
@@ -51,6 +52,7 @@ def account_of(candidates: Candidates, contract: Contract, violations: Iterable[
     refused = {each.object for each in violations if each.object in tensors}
     refused |= {name for name, _ in groups.orphans} | set(candidates.unexplained)
     refused.update(names_of_other_dtypes(groups, contract))
+    refused.update(_weights_of(refused, candidates))
     counts = {kind: _Count() for kind in KINDS}
     judged = candidates.judged(contract.handle)
     for geometry, names in groups.quantized.items():
@@ -69,6 +71,17 @@ def account_of(candidates: Candidates, contract: Contract, violations: Iterable[
         counts["refused" if name in refused else "cache-scale"].add(1, tensors[name].byte_length or 0)
     rows = tuple(AccountRow(kind, counts[kind].tensors, counts[kind].bytes) for kind in KINDS)
     return Account(rows, sum(row.tensors for row in rows), sum(row.bytes for row in rows))
+
+
+def _weights_of(names: Iterable[str], candidates: Candidates) -> list[str]:
+    """Return the weights of the units whose sidecars are among the names: a unit that is refused in part is refused."""
+    found, known = [], candidates.registry.sidecar_names
+    for name in names:
+        segment = name.rpartition(".")[2]
+        sidecar = known.owned_meaning(segment) or known[segment]
+        if sidecar is not None:
+            found += [each for each in primaries(name, sidecar) if each in candidates.groups.geometry_of]
+    return found
 
 
 class _Count:

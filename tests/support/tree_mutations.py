@@ -186,8 +186,15 @@ def _declaration(tree: Tree, chance: random.Random) -> str:
     if chance.random() < 0.4:
         del inner[last]
         return f"{last} is not declared"
-    inner[last] = chance.choice(values)
+    inner[last] = chance.choice([*values, *_like(inner[last]) * 4])
     return f"{last} is declared {inner[last]!r}"
+
+
+def _like(value: Any) -> list[Any]:
+    """Return what a value is taken for by whoever compares without types."""
+    if type(value) is int:
+        return [float(value), str(value), value + 1]
+    return [[float(each) for each in value]] if type(value) is list else [[value]]
 
 
 def _holders(tree: Tree) -> list[tuple[dict[str, Any], str]]:
