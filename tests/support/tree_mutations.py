@@ -44,7 +44,7 @@ def mutate(tree: Tree, chance: random.Random) -> tuple[Tree, str]:
         changed = copy.deepcopy(tree)
         change = chance.choice(_CHANGES)
         what = change(changed, chance)
-        if what and (changed != tree):
+        if what and repr(changed) != repr(tree):  # 8 and 8.0 are equal
             return changed, what
 
 
