@@ -19,7 +19,7 @@ _NO_SCALE = "No weight has a scale, and nothing that lies beside a weight may be
 _VECTORS_AS_MATRICES = "Where there is no matrix, this holds for vectors and scalars as it does for matrices."
 _TWO_DTYPES = "Matrices have two dtypes or more."
 _NOTHING_DECLARES = "Nothing declares it. A quantization declaration in a configuration file is a refusal."
-_NUMBERED = "`{number}` is 0, 1, 2 and so on without a gap; these weights share the other tensors of `{module}`."
+_NUMBERED = "`{number}` counts from 0 without a gap; these weights share the other tensors of `{module}`."
 _UNDECLARED = {
     "A checkpoint that declares nothing is not in this contract.": "never",
     "A checkpoint that declares nothing is in this contract if its tensors are.": "allowed",
@@ -29,7 +29,7 @@ _PLACES = {
     "`quantization_config` of `config.json`, at any depth": "quantization_config",
     "`quantization` of `hf_quant_config.json`": "hf_quant_config",
     "`quantization` of `params.json`": "params",
-    "`_quantization_metadata` in the metadata of the headers": "header_metadata",
+    "`_quantization_metadata` of the headers' metadata": "header_metadata",
 }
 
 #: A shape: sizes as text, such as `out`, `in/128`, `in/16^4`, `out^128*in/16^4` or `16`.
@@ -148,6 +148,7 @@ def _read_line(page: Page, section: str, line: str) -> bool:
     readers = {
         "": _read_fact,
         "Units": _read_unit_line,
+        "Markers": _read_marker,
         "Tensors that nothing scales": _read_unquantized,
         "Declaration": _read_declaration,
         "What headers cannot show": lambda page, line: line.startswith("- "),
@@ -173,15 +174,17 @@ def _read_unit_line(page: Page, line: str) -> bool:
     if found := re.fullmatch(r"`(\w+)` is any size, at least 1\.", line):
         page.free_sizes.add(found[1])
         return True
-    found = re.fullmatch(r"\| ([\w-]+) \| (\w+)( \(optional\)| \(required\))? \| `([^`]+)` \| ([\w, ]+) \| `([^`]+)` \|", line)
+    if found := re.fullmatch(r"There is at least one unit of the form `([^`]+)`\.", line):
+        next(form for form in page.forms if form.name == found[1]).required = True
+        return True
+    found = re.fullmatch(r"\| ([\w-]+) \| (\w+)( \(optional\))? \| `([^`]+)` \| ([\w, ]+) \| `([^`]+)` \|", line)
     if not found:
         return False
     if not page.forms or page.forms[-1].name != found[1]:
         page.forms.append(Form(found[1]))
     shapes = tuple(_read_shape(each) for each in found[6].split(" or "))
-    page.forms[-1].rows.append(Row(found[2], found[3] == " (optional)", found[4], tuple(found[5].split(", ")), shapes))
-    page.forms[-1].required |= found[3] == " (required)"
-    return page.forms[-1].weight.role == "weight" and (found[2] == "weight" or found[3] != " (required)")
+    page.forms[-1].rows.append(Row(found[2], bool(found[3]), found[4], tuple(found[5].split(", ")), shapes))
+    return page.forms[-1].weight.role == "weight"
 
 
 def _read_shape(text: str) -> Shape:
@@ -195,6 +198,16 @@ def _read_shape(text: str) -> Shape:
 def _symbols(shape: Shape) -> Iterator[str]:
     for size in shape:
         yield from re.findall(r"[a-z_]+", size)
+
+
+def _read_marker(page: Page, line: str) -> bool:
+    if line in ("| name | dtypes | shape |", "|---|---|---|", "At the root or under any prefix; it is no part of the model."):
+        return True
+    found = re.fullmatch(r"\| `(\w+)` \| ([\w, ]+) \| `([^`]+)` \|", line)
+    if found:
+        shapes = tuple(tuple(map(int, _read_shape(each))) for each in found[3].split(" or "))
+        page.markers.append((found[1], tuple(found[2].split(", ")), shapes))
+    return bool(found)
 
 
 def _read_unquantized(page: Page, line: str) -> bool:
@@ -215,17 +228,13 @@ def _read_declaration(page: Page, line: str) -> bool:
     if line in _UNDECLARED:
         page.undeclared = _UNDECLARED[line]
         return True
-    if found := re.fullmatch(r"A tensor `(\w+)` marks it: ([\w ]+) (`[^`]+`(?: or `[^`]+`)*), at the root or under a prefix\.", line):
-        shapes = tuple(tuple(map(int, _read_shape(each))) for each in re.findall("`([^`]+)`", found[3]))
-        page.markers.append((found[1], tuple(found[2].split(" or ")), shapes))
-        return True
     if found := re.fullmatch(r"In (.+):", line):
         page.declared.append(Declared(_PLACES[found[1]]))
         return True
     if found := re.fullmatch(r"- `([\w.*]+)` has a member for the module of each unit, and no other", line):
         page.declared[-1].modules = found[1]
         return True
-    if found := re.fullmatch(r"- `([\w.*]+)` = an object with no keys but (.+)", line):
+    if found := re.fullmatch(r"- `([\w.*]+)` holds no key but (.+)", line):
         page.declared[-1].require.append(Requirement(found[1], keys=tuple(re.findall("`([^`]+)`", found[2]))))
         return True
     found = re.fullmatch(r"- `([\w.*]+)` = (null, or absent|`[^`]+`(?: or `[^`]+`)*)(, if it is there)?(, or the key is absent)?", line)
