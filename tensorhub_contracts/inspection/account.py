@@ -74,13 +74,12 @@ def account_of(candidates: Candidates, contract: Contract, violations: Iterable[
 
 
 def _weights_of(names: Iterable[str], candidates: Candidates) -> list[str]:
-    """Return the weights of the units whose sidecars are among the names: a unit that is refused in part is refused."""
-    found, known = [], candidates.registry.sidecar_names
+    """Return the weights whose sidecars these are: a unit is refused as a whole."""
+    sidecar_names, weights = candidates.registry.sidecar_names, candidates.groups.geometry_of
+    found = []
     for name in names:
-        segment = name.rpartition(".")[2]
-        sidecar = known.owned_meaning(segment) or known[segment]
-        if sidecar is not None:
-            found += [each for each in primaries(name, sidecar) if each in candidates.groups.geometry_of]
+        sidecar = sidecar_names[name.rpartition(".")[2]] if name not in weights else None
+        found += [each for each in primaries(name, sidecar) if each in weights] if sidecar is not None else []
     return found
 
 
