@@ -6,6 +6,7 @@ rule of the pages, or the tree is refused.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -91,8 +92,8 @@ def judge_tensors(tensors: Mapping[str, Geometry], page: Page, pages: Mapping[st
             kinds[name] = "sidecar"
     verdict.reasons += _whole(units, page)
     markers = {segment for each in pages.values() for segment, _, _ in each.markers}
-    loose = [name for name in tensors if name not in kinds and not _CACHE.fullmatch(name) and leaf_of(name) not in markers]
-    floats = [name for name in loose if tensors[name][0] in WIDE]
+    floats = [name for name, (dtype, _) in tensors.items() if name not in kinds and dtype in WIDE and leaf_of(name) not in markers]
+    floats = [name for name in floats if not _CACHE.fullmatch(name)]
     for name in tensors:
         if name not in kinds:
             kinds[name], reason = _loose(name, tensors, page, pages, units, floats)
@@ -187,7 +188,7 @@ def _loose(
     for segment, dtypes, shapes in (marker for each in pages.values() for marker in each.markers):
         if leaf_of(name) == segment:
             own = (segment, dtypes, shapes) in page.markers and dtype in dtypes and shape in shapes
-            return "marker", "" if own else "a marker of another contract"
+            return "bookkeeping", "" if own else "a marker of another contract"
     if _CACHE.fullmatch(name):
         fits = dtype in WIDE[:3] and (shape == () or (len(shape) == 1 and 1 <= shape[0] <= _HEADS))
         return "cache-scale", "" if fits else "no scale of a cache"
@@ -225,11 +226,10 @@ def _is_named_weight(unit: _Unit) -> bool:
 
 
 def _is_beside(name: str, unit: _Unit) -> bool:
-    """In the module of `x.weight`, or below it. Beside a parameter `w`: below it, `w_…`, `w:…`, or called a scale of its words."""
+    """In the module of `x.weight`, or below it. Beside a parameter `w`: below it, `w_…`, `w:…`, and what is called a scale of its words."""
     if module_of(name) == unit.weight:
         return True
-    module = unit.stem if unit.form.weight.name.startswith("{module}.") else module_of(unit.weight)
-    if module_of(name) != module:
+    if module_of(name) not in (module_of(unit.weight), unit.stem if _is_named_weight(unit) else module_of(unit.weight)):
         return False
     if _is_named_weight(unit):
         return True
@@ -305,4 +305,4 @@ def _is_met(requirement: Requirement, value: Any) -> bool:
         return requirement.null or requirement.optional
     if requirement.keys:
         return isinstance(value, dict) and set(value) <= set(requirement.keys)
-    return any(type(value) is type(each) and value == each for each in requirement.values)
+    return json.dumps(value) in map(json.dumps, requirement.values)  # 8 is neither "8" nor 8.0

@@ -44,7 +44,7 @@ def mutate(tree: Tree, chance: random.Random) -> tuple[Tree, str]:
         changed = copy.deepcopy(tree)
         change = chance.choice(_CHANGES)
         what = change(changed, chance)
-        if what and (changed != tree):
+        if what and repr(changed) != repr(tree):  # 8 and 8.0 are equal
             return changed, what
 
 
@@ -163,7 +163,8 @@ def _declaration(tree: Tree, chance: random.Random) -> str:
     leaves = list(_leaves(holder[key]))
     if not leaves:
         return ""
-    inner, last = chance.choice(leaves)
+    numbers = [(each, key) for each, key in leaves if not isinstance(each[key], str)]  # few, and the ones that are mistaken for others
+    inner, last = chance.choice(leaves + 3 * numbers)
     values = [
         None,
         8,
@@ -186,8 +187,17 @@ def _declaration(tree: Tree, chance: random.Random) -> str:
     if chance.random() < 0.4:
         del inner[last]
         return f"{last} is not declared"
-    inner[last] = chance.choice(values)
+    inner[last] = chance.choice(_like(inner[last]) if chance.random() < 0.5 else values)
     return f"{last} is declared {inner[last]!r}"
+
+
+def _like(value: Any) -> list[Any]:
+    """Return what a value is taken for by whoever compares without types."""
+    if type(value) is int:
+        return [float(value), float(value), str(value), value + 1]
+    if type(value) is str:
+        return [value.upper(), value.lower(), [value], f"{value} "]
+    return [[float(each) for each in value]] if type(value) is list else [value]
 
 
 def _holders(tree: Tree) -> list[tuple[dict[str, Any], str]]:
