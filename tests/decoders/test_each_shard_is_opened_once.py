@@ -11,6 +11,7 @@ import pytest
 import tensorhub_decoders.reading as reading
 
 from tensorhub_contracts import load
+from tensorhub_contracts.checkpoints.files import open_regular
 from tests.support.conversions import BLOCKWISE, ROWWISE, done, small_model
 from tests.support.conversions import save as save_checkpoint
 
@@ -26,11 +27,11 @@ class Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(os, name)
 
-    def open(self, path: Any, *rest: Any) -> int:
-        descriptor = os.open(path, *rest)
+    def open_regular(self, path: Any, *, name: str) -> tuple[int, int]:
+        descriptor, size = open_regular(path, name=name)
         self.opened[Path(path).name] += 1
         self._paths[descriptor] = Path(path).name
-        return descriptor
+        return descriptor, size
 
     def pread(self, descriptor: int, size: int, offset: int) -> bytes:
         if offset == 8:
@@ -54,6 +55,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_each_shard_is_opened_and_verified_once(contract: str, resident: bool, shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     watched = Watched()
     monkeypatch.setattr(reading, "os", watched)
+    monkeypatch.setattr(reading, "open_regular", watched.open_regular)
     load(shards / contract, dtype="BF16", resident=resident)
     names = {path.name for path in (shards / contract).glob("*.safetensors")}
     assert len(names) == 3
