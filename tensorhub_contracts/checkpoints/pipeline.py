@@ -47,10 +47,10 @@ def component_folder(path: str | os.PathLike[str], component: str) -> str:
         if exists_or_dangles(inside(root, _MODEL_INDEX))
         else tuple(name for name in list_folder(root) if known_folder(inside(root, name)))
     )
-    plain = not set(component) & {"/", "\\", "\0"}  # what only means a folder, as `..` does, is never among the known ones
-    if not plain or component not in known or not known_folder(inside(root, component)):
+    # A component is one of these names or none: what leads elsewhere, as `..` and whatever has a slash, is never among them.
+    if component not in known or not known_folder(inside(root, component)):
         found = f"the components {', '.join(known)}" if known else "no component"
-        if plain and component in known:
+        if component in known:
             found = "no such folder, although model_index.json lists it"
         remedy = "Name a component that the checkpoint has, or download the missing folder."
         raise Refusal(

@@ -60,9 +60,14 @@ def test_snapshots_and_files_that_are_never_opened_are_listed_by_name(tmp_path: 
 def test_components_are_listed_by_name(tmp_path: Path) -> None:
     for name in NAMES:
         write_checkpoint(tmp_path / name, SIX)
+    (tmp_path / "aaa.txt").touch()
     listed = f"the components {', '.join(sorted(NAMES))}"
     assert refused_alone("component-unknown", read_checkpoint, tmp_path, "nobody").found == listed
     (tmp_path / "model_index.json").write_text(json.dumps({name: ["diffusers", "Model"] for name in NAMES}))
     assert weight_components(tmp_path) == tuple(sorted(NAMES))
     assert refused_alone("component-unknown", read_checkpoint, tmp_path, "nobody").found == listed
     assert refused_alone("component-required", read_checkpoint, tmp_path).found == f"a pipeline root with {listed}"
+
+
+def test_a_folder_without_folders_has_no_component(tmp_path: Path) -> None:
+    assert refused_alone("component-unknown", read_checkpoint, tmp_path, "vae").found == "no component"

@@ -99,9 +99,9 @@ def test_a_declared_block_is_compared_where_there_is_a_scale_of_a_matrix(tmp_pat
         **stacked_unit("experts.up", 2, 512, 256),
     }
     found = judge(tmp_path, tensors, fp8_config(weight_block_size=[64, 64])).violations
-    assert {(each.object, each.found) for each in found if each.code == "declaration-contradicts-grid"} == {
-        ("layers.0.up.weight_scale_inv", "[4, 2]"),
-        ("experts.up_scale_inv", "[2, 4, 2]"),
+    assert {(each.object, each.found, each.expected) for each in found if each.code == "declaration-contradicts-grid"} == {
+        ("layers.0.up.weight_scale_inv", "[4, 2]", "grid [8, 4] for weight [512, 256] under the declared block [64, 64]"),
+        ("experts.up_scale_inv", "[2, 4, 2]", "grid [2, 8, 4] for weight [2, 512, 256] under the declared block [64, 64]"),
     }
 
 
