@@ -75,6 +75,17 @@ def _conversion(record: ComponentRecord, accepted: Iterable[str]) -> str:
     return ""
 
 
+def _production(record: ComponentRecord, read: Iterable[str]) -> str:
+    """Return a sentence on the command that makes a contract which the image reads of the unquantized original, or nothing."""
+    component = f" --component {record.component}" if record.component else ""
+    for handle in read:
+        for edge in load_registry().conversions:
+            if edge.kind == "producible" and handle in edge.to and record.contract not in edge.source:
+                original = f"the original, if that is in {' or '.join(edge.source)}"
+                return f" {handle} can be produced of {original}: `tensorhub produce ORIGINAL DST --to {handle}{component}`."
+    return ""
+
+
 def _known_as(each: ComponentRecord | DecoderLanes) -> set[tuple[str, str]]:
     return {(each.contract, each.digest), *((older.contract, older.digest) for older in each.supersedes)}
 
@@ -88,6 +99,7 @@ def _not_declared(record: ComponentRecord, image_lanes: ImageLanes) -> Violation
         remedy = f"Use an image whose decoders are new enough for {record.contract}."
         return Violation(code="contract-ahead", object=record.contract, expected=expected, found=found, remedy=remedy)
     remedy = f"Use an image with a plugin that decodes {record.contract}; in the image, `tensorhub plugins` shows what is installed."
+    remedy += _conversion(record, _handles(image_lanes)) or _production(record, _handles(image_lanes))
     return Violation(code="contract-not-declared", object=record.contract, expected=expected, found=found, remedy=remedy)
 
 

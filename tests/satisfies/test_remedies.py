@@ -11,9 +11,12 @@ import pytest
 pytest.importorskip("torch")  # what is promised is done
 
 from tensorhub_contracts import Demand, Refusal, derive_execution_lanes, inspect, satisfies
+from tensorhub_contracts.hub.artifact import Artifact, ComponentRecord
+from tensorhub_contracts.lanes.documents import read_lanes
 from tensorhub_contracts.registry.registry import load_registry
 from tensorhub_contracts.testing.sample_units import sample_units, unquantized_tensors, write_tree
 from tests.support.cli import tensorhub
+from tests.support.hub_records import entry, lanes_document
 
 PLAIN = ["plain.bf16@1", "plain.f16@1", "plain.f32@1"]
 QUANTIZED = ["hf.fp8-blockwise@1", "cozy.fp8-rowwise@1", "cozy.fp8-storage@1"]
@@ -76,3 +79,25 @@ def test_the_remedy_for_a_component_of_a_pipeline_names_it_and_works(tmp_path: P
     done = tensorhub("produce", pipeline, tmp_path / "made", *command[2].split())
     assert done.code == 0, done.err
     assert inspect(tmp_path / "made", "transformer").require().contract == "cozy.fp8-storage@1"
+
+
+def not_declared(artifact: str, *read: str) -> str:
+    """Return what is said of an artifact in one contract to an image that reads others."""
+    image = read_lanes(json.dumps(lanes_document(*(entry(each, f"m:D{place}", ["x-w8a8+eager"]) for place, each in enumerate(read)))))
+    record = ComponentRecord("vae", artifact, "sha256:" + "0" * 64, "sha256:" + "1" * 64, 1, 1, {}, ())
+    with pytest.raises(Refusal) as caught:
+        satisfies(Artifact(1, "t", (record,)), image, Demand())
+    assert caught.value.codes == ("contract-not-declared",)
+    return caught.value.violations[0].remedy
+
+
+def test_where_no_decoder_reads_the_contract_the_conversion_is_named_too() -> None:
+    rowwise, blockwise = "cozy.fp8-rowwise@1", "hf.fp8-blockwise@1"
+    of_the_original = f"`tensorhub produce ORIGINAL DST --to {blockwise} --component vae`"
+    assert of_the_original in not_declared(rowwise, blockwise)
+    assert of_the_original in not_declared("openai.mxfp4@1", "modelopt.nvfp4@1", blockwise)
+    assert f"`tensorhub produce SRC DST --to {rowwise} --component vae`" in not_declared("plain.bf16@1", "openai.mxfp4@1", rowwise)
+    assert "`tensorhub decode SRC DST --to plain.f16@1 --component vae`" in not_declared(rowwise, "plain.f16@1")
+    for nothing in (not_declared(rowwise, "openai.mxfp4@1"), not_declared("plain.bf16@1", "plain.f16@1")):
+        assert "tensorhub produce" not in nothing
+        assert "tensorhub decode" not in nothing
