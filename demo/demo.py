@@ -59,14 +59,12 @@ CASES = (
         "written by compressed-tensors, blocks",
         lambda folder: tiny_models.compressed_llama(folder, "FP8_BLOCK"),
         "compressed-tensors.fp8-block@1",
-        refused="contract-without-decoder",
     ),
     Case(
         "tiny-llama-ct-channel",
         "written by compressed-tensors, channels",
         lambda folder: tiny_models.compressed_llama(folder, "FP8_DYNAMIC"),
         "compressed-tensors.fp8-channel@1",
-        refused="contract-without-decoder",
     ),
     Case("tiny-llama-transposed", "one scale grid transposed", transposed_llama, "hf.fp8-blockwise@1", refused="scale-grid-transposed"),
 )

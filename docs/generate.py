@@ -58,8 +58,8 @@ def contracts_index(registry: Registry) -> str:
     lines = [
         "# Contracts",
         "",
-        "*Accepted*: `tensorhub inspect` proves the contract and exits with 0. *Recognized*: the layout is judged unit by unit",
-        "and named in the refusal `contract-without-decoder`, until a plugin that decodes it is installed.",
+        "`tensorhub inspect` proves each of them and exits with 0, whatever is installed. *Decoded*: a decoder ships with this release.",
+        "*Proved*: to load such a checkpoint takes a plugin that decodes it (`contract-without-decoder`, if that is asked for).",
         "",
         "| handle | | what it is |",
         "|---|---|---|",
@@ -184,7 +184,7 @@ EVIDENCE = {
 
 def status(contract: Contract) -> str:
     """Whether inspection accepts the contract or recognizes it."""
-    return "accepted" if contract.decoder == "shipped" else "recognized"
+    return "decoded" if contract.decoder == "shipped" else "proved"
 
 
 def page_name(handle: str) -> str:

@@ -45,7 +45,7 @@ def command(ctx: click.Context, output: str) -> None:
     else:
         width = max(map(len, registry.contracts))
         for handle, each in registry.contracts.items():
-            status = click.style("accepted  ", fg="green") if handle in registry.decoded else click.style("recognized", dim=True)
+            status = click.style("decoded", fg="green") if handle in registry.decoded else click.style("proved ", dim=True)
             answer(f"{handle:<{width}}  {status}  {each.summary}")
 
 
@@ -90,8 +90,8 @@ def _lines(contract: Contract, registry: Registry) -> Iterator[str]:
     yield f"  {contract.summary}"
     yield f"  source     {contract.source}"
     yield from (f"  known as   {each.handle} in {each.corpus}  {each.digest}" for each in contract.known_as)
-    accepted = contract.handle in registry.decoded
-    yield f"  status     {'accepted' if accepted else 'recognized, and refused by name until a decoder for it is installed'}"
+    decoded = contract.handle in registry.decoded
+    yield f"  status     {'proved, and decoded' if decoded else 'proved; nothing that is installed here decodes it'}"
     yield f"  element    {contract.element}" + (f", block {contract.block[0]} x {contract.block[1]}" if contract.block else "")
     for each in registry.reference_dequants:
         if each.name == contract.reference_dequant:

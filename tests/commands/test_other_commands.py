@@ -42,7 +42,7 @@ def invoke(*arguments: str) -> str:
 def test_contracts_lists_each_handle_on_a_line_with_its_status() -> None:
     lines = invoke("contracts").splitlines()
     assert [line.split()[0] for line in lines] == list(load_registry().contracts)
-    assert all(line.split()[1] in ("accepted", "recognized") for line in lines)
+    assert all(line.split()[1] in ("decoded", "proved") for line in lines)
     assert {line.split()[0] for line in lines if line.split()[1] == "accepted"} >= {BLOCKWISE, "cozy.fp8-rowwise@1", "plain.bf16@1"}
 
 

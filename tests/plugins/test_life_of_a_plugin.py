@@ -78,8 +78,8 @@ def test_a_plugin_decodes_a_contract_of_the_shipped_registry(install: Installer)
     }
     assert listed[UNREAD] == "accepted"
     bare = {line.split()[0]: line.split()[1] for line in install().tensorhub("contracts").out.splitlines()}
-    assert bare[UNREAD] == "recognized"
-    assert {**listed, UNREAD: "recognized"} == bare
+    assert bare[UNREAD] == "proved"
+    assert {**listed, UNREAD: "proved"} == bare
 
 
 # B3-15: child processes.

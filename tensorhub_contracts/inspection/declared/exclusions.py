@@ -20,7 +20,7 @@ from tensorhub_contracts.readable import Readable
 
 #: The attribute of a whole model that holds its parts; files may name the parts without it, as Ministral-3's do.
 _ROOT = "model"
-_REPAIR = "Correct the entry in the configuration, or remove it: it never changes how bytes are read."
+_REPAIR = "Take the configuration from the export that wrote the weights. The list never changes how bytes are read."
 
 
 @attrs.frozen(repr=False)
