@@ -106,7 +106,7 @@ def parse_lane(text: str) -> LaneName:
     body = re.match(_BODY, name, re.ASCII)
     if body is not None and (execution in EXECUTIONS if plus else True):
         return LaneName(body[1], body[2], body[3] or "", execution)
-    if body is None and not plus and re.match(_FAMILY_ALONE, name, re.ASCII):
+    if not plus and re.match(_FAMILY_ALONE, name, re.ASCII):
         return LaneName(name)
     expected = "a family such as fp8, or 8bit for all weights of 8 bits, a body such as fp8-w8a16, or a lane such as fp8-w8a16+eager"
     raise Refusal([Violation(code="lane-malformed", object=text, expected=expected, found=repr(text))])

@@ -575,3 +575,11 @@ def test_a_path_that_no_file_can_have_is_where_nothing_lies(tmp_path: Path, name
 @pytest.mark.parametrize("raw", [b'{"__metadata__":{"a":"b"', b'{"__metadata__":{', b'{"__metadata__":{"a":"b",'])
 def test_metadata_that_nothing_closes_is_refused(raw: bytes) -> None:
     assert refused_alone("header-json", read_header, file_bytes(raw)).object
+
+
+@pytest.mark.parametrize(("size", "cut"), [(78, False), (79, True), (1000, True)])
+def test_what_was_found_is_shown_from_its_beginning_and_in_eighty_characters(size: int, cut: bool) -> None:
+    text = ("abcdefghij" * 100)[:size]
+    raw = header(f'"w":{{"dtype":"F32","shape":"{text}","data_offsets":[0,4]}}')
+    found = refused_alone("header-entry", read_header, file_bytes(raw, bytes(4))).found
+    assert found == (f"'{text[:76]}..." if cut else f"'{text}'")

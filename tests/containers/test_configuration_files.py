@@ -302,3 +302,14 @@ def test_a_key_that_stands_twice_anywhere_in_a_declaration_is_refused(tmp_path: 
     violation = refused_alone("declaration-invalid", read_checkpoint, folder)
     assert violation.object == "config.json: quantization_config: a"
     assert read_checkpoint(written(tmp_path, config=(text % inside.replace('"a": 1, ', "")).encode())).declarations
+
+
+def test_an_error_without_words_is_told_by_its_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = written(tmp_path)
+
+    def fail(*arguments: object) -> int:
+        raise InterruptedError
+
+    monkeypatch.setattr(os, "open", fail)
+    violations = refused(read_checkpoint, folder)
+    assert [(each.code, each.found) for each in violations] == [("file-unreadable", "InterruptedError")]

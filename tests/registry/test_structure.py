@@ -144,6 +144,12 @@ def test_a_structural_fault_is_refused_with_its_path(change: Callable[[Table], N
             id="negative-dimension",
         ),
         pytest.param(
+            lambda t: contract(t, BLOCKWISE)["form"][0]["tensors"]["scale"].update(shapes=[["out", 0]]),
+            f"contract[1] ({BLOCKWISE}).form.matrix.tensors.scale.shapes",
+            "positive number, not 0",
+            id="dimension-of-nothing",
+        ),
+        pytest.param(
             lambda t: contract(t, BLOCKWISE)["form"][0]["tensors"]["scale"].update(name="{module}.weight_wobble"),
             f"contract[1] ({BLOCKWISE}).form.matrix.tensors.scale.name",
             "weight_wobble",
