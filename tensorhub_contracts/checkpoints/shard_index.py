@@ -20,8 +20,7 @@ def parse_index(text: bytes, *, name: str, files: Iterable[str]) -> tuple[dict[s
 
     `files` are the names of the `.safetensors` files beside the index; it is read faster when they are all it names.
     Raises `Refusal` with every fault: JSON that is not strict, a tensor listed twice, a shard that is not a file name
-    ending in `.safetensors` (judged by its text alone: the shards of a hub cache are links), a numbered family of
-    which a shard is never mentioned.
+    ending in `.safetensors` (judged by its text alone: the shards of a hub cache are links).
     """
     weight_map = _parse_fast(text, tuple(files))
     violations: list[Violation] = []
@@ -39,11 +38,17 @@ def parse_index(text: bytes, *, name: str, files: Iterable[str]) -> tuple[dict[s
         for tensor, shard in (weight_map.items() if any(map(_why, shards)) else ())
         if _why(shard)
     )
-    if not violations:
-        violations += _incomplete_families(list(shards), name)
     if violations:
         raise Refusal(violations)
     return weight_map, sorted(shards)
+
+
+def stated_size(text: bytes) -> int | None:
+    """Return the bytes that an index says all tensors take together, its `total_size`, or None if it does not say."""
+    index = parse_json(text)
+    metadata = index.get("metadata") if isinstance(index, dict) else None
+    size = metadata.get("total_size") if isinstance(metadata, dict) else None
+    return size if type(size) is int else None
 
 
 def disagreements(
@@ -147,7 +152,8 @@ def _quoted(shard: str) -> str:
     return repr(shard[:1_000])
 
 
-def _incomplete_families(shards: list[str], name: str) -> list[Violation]:
+def forgotten_numbers(shards: Iterable[str], name: str) -> list[Violation]:
+    """Return a violation for each numbered family of which the index `name` never mentions a shard."""
     violations = []
     families: dict[tuple[str, int], set[int]] = {}
     for shard in shards:

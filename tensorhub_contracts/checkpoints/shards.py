@@ -13,7 +13,7 @@ import attrs
 
 from tensorhub_contracts.checkpoints.files import INDEX_SIZE_LIMIT, exists_or_dangles, list_folder, read_json_file
 from tensorhub_contracts.checkpoints.paths import inside, mode_of
-from tensorhub_contracts.checkpoints.shard_index import NUMBERED, missing_numbers, parse_index
+from tensorhub_contracts.checkpoints.shard_index import NUMBERED, forgotten_numbers, missing_numbers, parse_index, stated_size
 from tensorhub_contracts.checkpoints.unfinished import with_unfinished
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.readable import Readable
@@ -40,6 +40,9 @@ class ShardSet(Readable):
     extra: tuple[str, ...] = ()
     index_size: int = 0
     missing: tuple[Violation, ...] = ()
+    #: What the numbers of the shards say is absent and the index does not name, and the bytes that the index says there are.
+    forgotten: tuple[Violation, ...] = ()
+    stated_size: int | None = None
     beside: tuple[str, ...] = ()
 
 
@@ -107,7 +110,11 @@ def _by_index(folder: str, index: str, indexes: list[str], files: list[str]) -> 
     beside = _whole(folder, tuple(name for name in _predicting(files) if name not in named))
     extra = tuple(name for name in (*indexes, *files) if name not in (index, *named, *beside))
     reached = [shard for shard in named if shard not in unreached]
-    return ShardSet((*reached, *beside), index, weight_map, extra, len(text), missing, beside)
+    forgotten = tuple(forgotten_numbers(named, index))
+    if forgotten and any(NUMBERED.match(name) for name in extra):
+        raise Refusal(forgotten)
+    size = stated_size(text) if forgotten else None
+    return ShardSet((*reached, *beside), index, weight_map, extra, len(text), missing, forgotten, size, beside)
 
 
 def _leads_somewhere(path: str) -> bool:

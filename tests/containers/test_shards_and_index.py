@@ -20,6 +20,7 @@ from tests.support.checkpoint_files import (
     header_bytes,
     payload_size,
     shard_name,
+    size_in_bytes,
     write_checkpoint,
     write_index,
     write_raw,
@@ -265,6 +266,25 @@ def test_an_index_that_forgets_a_shard_of_the_family_is_refused_although_the_fil
     write_index(folder / INDEX, {name: shard for name, shard in weight_map(folder).items() if shard == FIRST})
     violation = refused_alone("index-shard-unlisted", read_checkpoint, folder)
     assert (violation.object, violation.expected, violation.found) == ("model-*-of-2", "all 2 shards", "no tensor in number 2")
+
+
+def test_numbers_that_are_left_out_are_no_fault_if_the_index_says_how_much_there_is_and_it_is_there(tmp_path: Path) -> None:
+    """As MiniMax-M2.7 is numbered: up to 125 of 130, and the index names those alone."""
+    names = [f"model-0000{number}-of-00005.safetensors" for number in (1, 2)]
+    placed = dict(zip(UNQUANTIZED, [names[0], *[names[1]] * (len(UNQUANTIZED) - 1)], strict=True))
+    for shard in names:
+        write_sparse(tmp_path / shard, {name: UNQUANTIZED[name] for name, where in placed.items() if where == shard})
+    size = sum(size_in_bytes(*entry) for entry in UNQUANTIZED.values())
+    for stated, whole in ((size, True), (size + 1, False), (None, False), (str(size), False), (float(size), False)):
+        metadata = {} if stated is None else {"metadata": {"total_size": stated}}
+        (tmp_path / INDEX).write_text(json.dumps({**metadata, "weight_map": placed}))
+        if whole:
+            assert read_checkpoint(tmp_path).tensor_count == len(UNQUANTIZED)
+        else:
+            refused_alone("index-shard-unlisted", read_checkpoint, tmp_path)
+    (tmp_path / INDEX).write_text(json.dumps({"metadata": {"total_size": size}, "weight_map": placed}))
+    write_sparse(tmp_path / "model-00003-of-00005.safetensors", UNQUANTIZED)
+    refused_alone("index-shard-unlisted", read_checkpoint, tmp_path)  # one that is there, and that the index forgets
 
 
 def test_a_lying_shard_count_takes_no_time(tmp_path: Path) -> None:
