@@ -197,7 +197,7 @@ def _lists(metadata: str, file: str) -> bool:
             return path.is_relative_to(Path(unquote(urlsplit(direct_url["url"]).path)).resolve())
         listed = distribution.files
         if folder.suffix == ".dist-info" and listed is not None:
-            return any(Path(str(entry.locate())).resolve() == path for entry in listed if entry.name == path.name)
+            return any(Path(str(entry.locate())).resolve() == path for entry in listed if entry.name == Path(file).name)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return False  # damaged metadata proves nothing
     return path.is_relative_to(folder.parent.resolve())

@@ -197,7 +197,7 @@ def test_a_list_of_modules_is_never_the_reason_to_take_another_export(tmp_path: 
         Fault("declaration-invalid", "config.json: quantization_config: ignore"),
     )
     assert {each.remedy for each in inspection.violations} == {
-        "Correct the entry in the configuration, or remove it: it never changes how bytes are read."
+        "Take the configuration from the export that wrote the weights. The list never changes how bytes are read."
     }
 
 

@@ -581,7 +581,7 @@ def test_a_dense_tree_is_refused_by_name(tmp_path: Path) -> None:
     assert refusal.codes == ("load-unsupported",)
     assert "resident" in refusal.violations[0].expected
     assert "resident=False" in refusal.violations[0].remedy
-    assert "declaration-missing" in refused(folder, load_hf_fp8_blockwise).codes
+    assert refused(folder, load_hf_fp8_blockwise).codes == ("contract-mismatch",)
 
 
 def test_other_layouts_are_refused_by_name_through_the_blockwise_door(folders: Callable[[str], Path], tmp_path: Path) -> None:

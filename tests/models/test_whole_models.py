@@ -195,7 +195,7 @@ def test_what_is_not_blockwise_is_refused_by_name_through_this_door(llama: Path,
     rows = changed(tiny_models.fp8_llama(tmp_path / "rows"), rowwise)
     for folder, code in (
         (changed(llama, transpose), "scale-grid-transposed"),
-        (dense, "declaration-missing"),
+        (dense, "contract-mismatch"),
         (rows, "scale-name-foreign"),
     ):
         with pytest.raises(Refusal) as caught:

@@ -125,13 +125,16 @@ def test_b3_02_a_refusal_for_want_of_a_contract_names_the_broken_plugin(install:
 def test_b3_02_a_refusal_for_want_of_a_decoder_names_the_broken_plugin(install: Installer, tmp_path: Path) -> None:
     tensors = {"a.weight": ("F8_E4M3", (256, 256)), "a.weight_scale": ("F32", (2, 2))}
     write_checkpoint(tmp_path / "tree", tensors, config=compressed_tensors_config("block", block_structure=[128, 128]))
-    done = failing(install).tensorhub("inspect", tmp_path / "tree", "--output", "json")
+    proved = failing(install).tensorhub("inspect", tmp_path / "tree")
+    assert proved.code == 0
+    assert "import-error (failing-import-error 1.0) is broken: ModuleNotFoundError" in proved.out  # in the note that nothing decodes it
+    done = failing(install).tensorhub("inspect", tmp_path / "tree", "--decodable", "--output", "json")
     assert done.code == 1
     (violation,) = json.loads(done.out)["inspections"][0]["violations"]
     assert (violation["code"], violation["resembles"]) == ("contract-without-decoder", UNREAD)
     assert "import-error (failing-import-error 1.0) is broken: ModuleNotFoundError" in violation["remedy"]
     healthy = install(plugin("acme", decoding(UNREAD)))
-    assert healthy.tensorhub("inspect", tmp_path / "tree").code == 0
+    assert healthy.tensorhub("inspect", tmp_path / "tree", "--decodable").code == 0
 
 
 def test_b6_01_a_decoder_whose_requirement_is_missing_is_left_out_and_says_so(install: Installer) -> None:

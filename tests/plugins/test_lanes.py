@@ -74,7 +74,7 @@ def test_a_plugin_that_needs_nothing_gives_its_lanes_without_torch(install: Inst
         "supersedes": [],
         "why": "A test needs it.",
     }
-    assert len(record["excluded"]) == 8
+    assert len(record["excluded"]) == 9
 
 
 def test_with_torch_the_lanes_appear_best_first_and_torch_is_not_imported(install: Installer) -> None:
@@ -88,7 +88,7 @@ def test_with_torch_the_lanes_appear_best_first_and_torch_is_not_imported(instal
     assert record["lanes"] == [f"{body}+{execution}" for body in bodies for execution in ("eager", "compiled")]
     assert record["lanes_beyond_table"] == ["fp8-w8a32+eager", "fp8-w8a32+compiled"]
     assert [each["contract"] for each in record["contracts"]] == sorted(each["contract"] for each in record["contracts"])
-    assert len(record["contracts"]) == 6
+    assert len(record["contracts"]) == 7
     assert all(each["requires"] == ["torch"] for each in record["contracts"])
     script = "import sys, tensorhub_contracts\ntensorhub_contracts.derive_execution_lanes()\nprint('torch' in sys.modules)\n"
     assert site.python(script).out == "False\n"
@@ -158,7 +158,7 @@ def test_with_the_packages_of_the_kernels_their_lane_comes_first_and_none_is_imp
 def test_the_folder_that_an_uninstalled_torch_left_behind_is_no_torch(install: Installer, tmp_path: Path) -> None:
     (tmp_path / "left" / "torch" / "lib").mkdir(parents=True)
     record = install().and_folder(tmp_path / "left").lanes(code=1)
-    assert len(excluded(record, "requirement-missing")) == 8
+    assert len(excluded(record, "requirement-missing")) == 9
 
 
 def test_a_requirement_is_looked_for_below_a_package_without_importing_it(install: Installer) -> None:
@@ -296,7 +296,7 @@ def test_an_image_without_lanes_has_a_block_all_the_same(install: Installer) -> 
     done = install().tensorhub("lanes", "--output", "toml")
     assert done.code == 1
     block = tomllib.loads(done.out)["execution_lanes"]
-    assert (block["lanes"], block["contracts"], len(block["excluded_modules"])) == ([], [], 8)
+    assert (block["lanes"], block["contracts"], len(block["excluded_modules"])) == ([], [], 9)
 
 
 # --check.

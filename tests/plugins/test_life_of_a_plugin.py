@@ -76,7 +76,7 @@ def test_a_plugin_decodes_a_contract_of_the_shipped_registry(install: Installer)
     listed = {
         line.split()[0]: line.split()[1] for line in install(plugin("acme", decoding(UNREAD))).tensorhub("contracts").out.splitlines()
     }
-    assert listed[UNREAD] == "accepted"
+    assert listed[UNREAD] == "decoded"
     bare = {line.split()[0]: line.split()[1] for line in install().tensorhub("contracts").out.splitlines()}
     assert bare[UNREAD] == "proved"
     assert {**listed, UNREAD: "proved"} == bare

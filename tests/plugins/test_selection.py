@@ -89,8 +89,9 @@ def test_b3_10_blocking_a_shipped_plugin_works_and_is_visible(install: Installer
     text = site.tensorhub("lanes", selection="-plain").out
     assert "left out  tensorhub_decoders.plain: plugin-blocked: plain (tensorhub-contracts 0.1.0): by TENSOR_CONTRACTS_PLUGINS" in text
     write_checkpoint(tmp_path / "tree", {"a.weight": ("BF16", (8, 8))})
-    assert site.tensorhub("inspect", tmp_path / "tree").code == 0
-    refused = site.tensorhub("inspect", tmp_path / "tree", "--output", "json", selection="-plain")
+    assert site.tensorhub("inspect", tmp_path / "tree", "--decodable").code == 0
+    assert site.tensorhub("inspect", tmp_path / "tree", selection="-plain").code == 0  # what it is depends on no decoder
+    refused = site.tensorhub("inspect", tmp_path / "tree", "--decodable", "--output", "json", selection="-plain")
     assert refused.code == 1
     (violation,) = json.loads(refused.out)["inspections"][0]["violations"]
     assert violation["code"] == "contract-without-decoder"
@@ -120,7 +121,7 @@ def test_b3_10_a_handle_blocks_every_decoder_of_a_contract(install: Installer, t
     assert BLOCKWISE not in {each["contract"] for each in record["contracts"]}
     assert {"plain.bf16@1", "cozy.fp8-rowwise@1"} <= {each["contract"] for each in record["contracts"]}
     write_checkpoint(tmp_path / "tree", {"a.weight": ("BF16", (8, 8))})
-    refused = site.tensorhub("inspect", tmp_path / "tree", "--output", "json", selection="-plain.bf16@1")
+    refused = site.tensorhub("inspect", tmp_path / "tree", "--decodable", "--output", "json", selection="-plain.bf16@1")
     assert refused.code == 1
     assert json.loads(refused.out)["inspections"][0]["violations"][0]["code"] == "contract-without-decoder"
 

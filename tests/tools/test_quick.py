@@ -21,7 +21,10 @@ def folders(changed: list[str]) -> list[str]:
 @pytest.mark.parametrize(
     ("changed", "chosen"),
     [
-        ("tensorhub_contracts/inspection/units/grouping.py", ["tests/layouts", "tests/registry", "tests/containers", "tests/reports"]),
+        (
+            "tensorhub_contracts/inspection/units/grouping.py",
+            ["tests/inspecting", "tests/layouts", "tests/registry", "tests/containers", "tests/reports"],
+        ),
         ("tensorhub_contracts/hub/verdict.py", ["tests/goldens", "tests/satisfies"]),
         ("tensorhub_contracts/loading.py", ["tests/decoders"]),
         ("decoders/tensorhub_decoders/converting/plan.py", ["tests/producing"]),
@@ -42,8 +45,8 @@ def test_a_changed_test_runs_first_and_once() -> None:
 
 def test_the_tests_that_say_most_of_a_room_run_first() -> None:
     files = quick.choose(["decoders/tensorhub_decoders/resident/linear.py"])
-    resident = [place for place, file in enumerate(files) if "test_resident" in file and "/decoders/" in file]
-    others = [place for place, file in enumerate(files) if "test_resident" not in file and "/decoders/" in file]
+    resident = [place for place, file in enumerate(files) if "/resident/" in file]
+    others = [place for place, file in enumerate(files) if "/decoders/" in file]
     assert resident
     assert max(resident) < min(others)
 

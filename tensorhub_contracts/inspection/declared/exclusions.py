@@ -102,13 +102,11 @@ def _covering(
     found = []
     for length in () if last_segments.isdisjoint(segments) else lengths:  # most modules end here
         for start in range(len(segments) - length + 1):
-            entry = wanted.get(segments[start : start + length])
-            if entry is None and start == 0:
-                entry = rootless.get(segments[:length])
-            if entry is not None:
-                found.append(entry)
-                if start == 0:
-                    anchored.add(entry)
+            part = segments[start : start + length]
+            covering = [entry for entry in (wanted.get(part), rootless.get(part) if start == 0 else None) if entry is not None]
+            found += covering
+            if start == 0:
+                anchored.update(covering)
     found += [pattern.entry for pattern in patterns if pattern.covers(module)]
     return found
 
