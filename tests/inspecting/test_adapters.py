@@ -129,6 +129,11 @@ def test_every_way_in_refuses_an_adapter(tmp_path: Path) -> None:
     for command in (("inspect",), ("artifact",)):
         done = tensorhub(*command, tree)
         assert (done.code, "adapter-not-a-model" in done.out + done.err) == (1, True), command
+
+
+def test_nothing_is_produced_of_an_adapter(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    tree = write_checkpoint(tmp_path / "tree", PEFT)
     done = tensorhub("produce", tree, tmp_path / "out", "--to", BLOCKWISE)
     assert (done.code, "adapter-not-a-model" in done.out + done.err) == (1, True)
     assert not (tmp_path / "out").exists()
