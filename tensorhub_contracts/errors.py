@@ -33,7 +33,7 @@ def shown(text: str) -> str:
     return writable(text)
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class Violation(Readable):
     """One reason for a refusal."""
 

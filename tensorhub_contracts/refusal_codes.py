@@ -17,7 +17,7 @@ COMPILED: Final = "refusal_codes.json"
 Group = Literal["handle", "container", "declaration", "layout", "unit", "gate", "plugin", "loading", "converting"]
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class Explanation(Readable):
     """A code's title, what it means and what to do about it."""
 

@@ -24,7 +24,8 @@ _CONFIG: Final = "adapter_config.json"
 
 #: A part of each name below: names without one are settled fast.
 _PARTS: Final = ("lora", "hada_", "lokr_", "oft_", "ia3_", "vera_", "lycoris_")
-_ADAPTER: Final = re.compile(
+# Patterns are compiled when they are first used, and kept by `re`: most checkpoints have no name to try.
+_ADAPTER: Final = (
     r"(?:^|\.)(?:"
     r"lora_(?:A|B|down|up|mid|embedding_A|embedding_B|magnitude_vector)"
     r"|(?:\w*_)?lora\.(?:down|up)"
@@ -34,13 +35,11 @@ _ADAPTER: Final = re.compile(
     r"|^(?:lora_(?:unet|te|te1|te2|te3|transformer|prior_unet|prior_te)|lycoris)_"
 )
 #: Names that ordinary models have too: they say something where every tensor of a tree is of an adapter.
-_ALSO: Final = re.compile(
-    r"(?:^|\.)(?:alpha|dora_scale|prompt_embeddings|diff|diff_b|w_norm|b_norm|bias|scalar|adaption_prompt|adaption_gate)\Z"
-)
-_ALONE: Final = re.compile(r"(?:^|\.)(?:dora_scale|prompt_embeddings|adaption_prompt)\Z")
+_ALSO: Final = r"(?:^|\.)(?:alpha|dora_scale|prompt_embeddings|diff|diff_b|w_norm|b_norm|bias|scalar|adaption_prompt|adaption_gate)\Z"
+_ALONE: Final = r"(?:^|\.)(?:dora_scale|prompt_embeddings|adaption_prompt)\Z"
 #: The tensors whose first dimension is the rank, and what comes before them.
-_RANKED: Final = re.compile(r"(.*?)\.?(?:lora_A|lora_down|lora_embedding_A|lora\.down)(?:\.[^.]+)?(?:\.weight)?\Z", re.DOTALL)
-_INSIDE: Final = re.compile(r".*\.lora_[AB]\.(\w+)\.weight\Z", re.DOTALL)
+_RANKED: Final = r"(?s:(.*?))\.?(?:lora_A|lora_down|lora_embedding_A|lora\.down)(?:\.[^.]+)?(?:\.weight)?\Z"
+_INSIDE: Final = r"(?s:.*)\.lora_[AB]\.(\w+)\.weight\Z"
 
 _WRAPPED: Final = "base_model.model."
 _NETWORK_KEYS: Final = ("ss_network_module", "lora_adapter_metadata")
@@ -73,7 +72,7 @@ def _adapter_tensors(names: list[str]) -> list[str]:
     joined = "\n".join(names)
     if not any(part in joined for part in _PARTS):
         return []
-    return [name for name in names if _ADAPTER.search(name)]
+    return [name for name in names if re.search(_ADAPTER, name)]
 
 
 def _all_of_adapters(names: Iterable[str], named: list[str]) -> bool:
@@ -81,12 +80,12 @@ def _all_of_adapters(names: Iterable[str], named: list[str]) -> bool:
 
     PEFT puts layers that were trained whole (`modules_to_save`) beside its own; a wrapped model has `base_layer` in its names.
     """
-    if not named and not any(_ALONE.search(name) for name in islice(names, 4)):
+    if not named and not any(re.search(_ALONE, name) for name in islice(names, 4)):
         return False
     if all(name.startswith(_WRAPPED) and ".base_layer." not in name for name in names):
         return True
     known = frozenset(named)
-    return all(name in known or _ALSO.search(name) for name in names)
+    return all(name in known or re.search(_ALSO, name) for name in names)
 
 
 def _said_to_be_one(checkpoint: Checkpoint, config: Mapping[str, Any] | None, metadata: Mapping[str, str]) -> bool:
@@ -106,7 +105,7 @@ def _part_of_the_model(named: list[str], checkpoint: Checkpoint) -> bool:
     is made so, and nothing is left to merge. The rank must be that of the tensors.
     """
     for name in named:
-        matched = _INSIDE.match(name)
+        matched = re.match(_INSIDE, name)
         stated = checkpoint.config.get(f"{matched[1]}_lora") if matched else None
         rank = stated.get("r") if isinstance(stated, dict) else None
         shape = checkpoint.tensors[name].shape
@@ -118,7 +117,7 @@ def _part_of_the_model(named: list[str], checkpoint: Checkpoint) -> bool:
 def _describe(names: list[str], tensors: Mapping[str, Geometry]) -> str:
     """Write an adapter in words: `224 tensors such as x; LoRA of rank 16 on 112 modules`."""
     words = f"{len(names):,} tensor{'' if len(names) == 1 else 's'} such as {_bounded(names[0])}"
-    ranked = [(matched[1], tensors[name].shape) for name in names if (matched := _RANKED.match(name)) and tensors[name].shape]
+    ranked = [(matched[1], tensors[name].shape) for name in names if (matched := re.match(_RANKED, name)) and tensors[name].shape]
     if not ranked:
         return words
     ranks = sorted({shape[0] for _, shape in ranked})

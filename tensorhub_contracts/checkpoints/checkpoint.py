@@ -14,7 +14,7 @@ from tensorhub_contracts.checkpoints.header import Header
 from tensorhub_contracts.readable import Readable
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class Shard(Readable):
     """One file of a checkpoint: its name, its size and how much of it was read (8 + header_length bytes)."""
 
@@ -25,7 +25,7 @@ class Shard(Readable):
     metadata: Mapping[str, str]
 
 
-@attrs.frozen(repr=False, eq=False)
+@attrs.frozen(slots=False, repr=False, eq=False)
 class Checkpoint(Readable):
     """What the headers and the configuration of a checkpoint say; no weight byte was read for it."""
 

@@ -41,7 +41,7 @@ _METADATA_KEYS: Final = ("quantization_config", "quantization", "quant_config", 
 _DEPTH: Final = 6
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class DeclarationSource(Readable):
     """One object that declares a layout; `where` names it in messages: `config.json: text_config.quantization_config`."""
 
@@ -119,7 +119,7 @@ def _declared_text(text: str) -> Any:
         return text
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class _Place(Readable):
     """One place in a configuration that declares something: the file, the steps to it, and what stands there."""
 

@@ -14,7 +14,7 @@ SAMPLE: Final = 64
 LONG_SAMPLE: Final = 512
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class FileKind(Readable):
     """A kind of files, in words, and what to do with one."""
 

@@ -14,7 +14,6 @@ import attrs
 from tensorhub_contracts.checkpoints.files import INDEX_SIZE_LIMIT, exists_or_dangles, list_folder, read_json_file
 from tensorhub_contracts.checkpoints.paths import inside, mode_of
 from tensorhub_contracts.checkpoints.shard_index import NUMBERED, forgotten_numbers, missing_numbers, parse_index, stated_size
-from tensorhub_contracts.checkpoints.unfinished import with_unfinished
 from tensorhub_contracts.errors import Refusal, Violation
 from tensorhub_contracts.readable import Readable
 
@@ -25,7 +24,7 @@ _INDEX = ".safetensors.index.json"
 _PREDICTION: Final = "mtp"
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class ShardSet(Readable):
     """The shards that make a checkpoint, in order; `weight_map` is the index, if there is one.
 
@@ -98,7 +97,7 @@ def _whole(folder: str, names: tuple[str, ...]) -> tuple[str, ...]:
                 remedy="Download the missing shards; an index file would prove which tensors they hold.",
                 shard=folder,
             )
-            raise Refusal([with_unfinished(violation, folder)])
+            raise Refusal([_with_unfinished(violation, folder)])
     return names
 
 
@@ -129,7 +128,7 @@ def _missing(folder: str, shard: str, index: str) -> Violation:
     code, found = "index-shard-missing", "nothing at that path"
     if exists_or_dangles(path) and os.path.islink(path):
         code, found = "file-broken-link", f"a link to {os.readlink(path)}, which does not exist"
-    return with_unfinished(Violation(code=code, object=shard, expected=f"the shard that {index} names", found=found, shard=index), folder)
+    return _with_unfinished(Violation(code=code, object=shard, expected=f"the shard that {index} names", found=found, shard=index), folder)
 
 
 def _preferred(names: list[str], ending: str) -> str:
@@ -172,4 +171,10 @@ def _no_weights(folder: str, names: list[str]) -> Refusal:
         found=found or "no .safetensors file",
         remedy=remedy or "Point at the folder that holds the .safetensors files.",
     )
-    return Refusal([violation if elsewhere else with_unfinished(violation, folder)])
+    return Refusal([violation if elsewhere else _with_unfinished(violation, folder)])
+
+
+def _with_unfinished(violation: Violation, folder: str) -> Violation:
+    from tensorhub_contracts.checkpoints.unfinished import with_unfinished  # only where something is missing
+
+    return with_unfinished(violation, folder)

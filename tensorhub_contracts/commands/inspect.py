@@ -10,7 +10,6 @@ import click
 from tensorhub_contracts.commands.handles import HandleType
 from tensorhub_contracts.commands.inspect_command import exit_of, inspect_path
 from tensorhub_contracts.commands.outputs import Output, chosen_outputs, output_option, write_outputs
-from tensorhub_contracts.inspection.decodable import require_decodable
 from tensorhub_contracts.reports import FORMATS, writer
 
 
@@ -33,6 +32,8 @@ def command(path: str, component: str, contract: str | None, decodable: bool, ou
     outputs = chosen_outputs(outputs)
     inspections = inspect_path(path, component, contract)
     if decodable:
+        from tensorhub_contracts.inspection.decodable import require_decodable  # seldom asked for
+
         inspections = list(map(require_decodable, inspections))
     write_outputs(outputs, {name: functools.partial(writer(name), inspections) for name, _ in outputs})
     sys.exit(exit_of(inspections))

@@ -21,7 +21,7 @@ TensorKind = Literal["weight", "sidecar", "unquantized", "cache-scale", "bookkee
 KINDS: Final[tuple[TensorKind, ...]] = ("weight", "sidecar", "unquantized", "cache-scale", "bookkeeping", "refused")
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class AccountRow(Readable):
     """How many tensors of a kind there are, and their bytes in the files."""
 
@@ -30,7 +30,7 @@ class AccountRow(Readable):
     bytes: int
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class Account(Readable):
     """Every tensor of a checkpoint by its kind; `tensors` and `bytes` are the sums over all rows."""
 

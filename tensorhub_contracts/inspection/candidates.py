@@ -21,7 +21,7 @@ from tensorhub_contracts.registry.registry import Registry
 Judgement = UnitLayout | tuple[Finding, ...]
 
 
-@attrs.frozen(repr=False, eq=False)
+@attrs.frozen(slots=False, repr=False, eq=False)
 class Candidates(Readable):
     """Everything that the choice of a contract rests on. A contract is judged when it is first asked for."""
 

@@ -18,7 +18,6 @@ from tensorhub_contracts.inspection.unexplained.undescribed import undescribed_v
 from tensorhub_contracts.inspection.units.tensor_groups import TensorGroups
 from tensorhub_contracts.inspection.units.unit_matching import UnitLayout
 from tensorhub_contracts.inspection.unquantized import unquantized_violations
-from tensorhub_contracts.inspection.wanted import unquantized_instead
 from tensorhub_contracts.registry.contract import Contract
 from tensorhub_contracts.registry.registry import Registry
 
@@ -38,7 +37,10 @@ def identify(checkpoint: Checkpoint, registry: Registry, groups: TensorGroups, w
             units_of.setdefault(judgement, []).extend(groups.quantized[geometry])
     # A layout that nothing here describes is said as what it is, alone: how it differs from another says nothing.
     alone = bounded(empty_violations(checkpoint, groups)) or bounded(undescribed_violations(candidates))
-    alone = alone or tuple(unquantized_instead(candidates, wanted) if wanted else ())
+    if wanted and not alone:
+        from tensorhub_contracts.inspection.wanted import unquantized_instead  # most are asked for by no name
+
+        alone = tuple(unquantized_instead(candidates, wanted))
     found: list[Violation | int] = []
     exclusions = ExclusionReport()
     if not alone:

@@ -13,11 +13,9 @@ from tensorhub_contracts.checkpoints.config_files import declared_in
 from tensorhub_contracts.checkpoints.header import Header, Source
 from tensorhub_contracts.checkpoints.header_metadata import declared_in_headers
 from tensorhub_contracts.checkpoints.read import Progress, read_checkpoint
-from tensorhub_contracts.checkpoints.stored_bytes import tensor_bytes
 from tensorhub_contracts.errors import Refusal
 from tensorhub_contracts.inspection.identify import identify
 from tensorhub_contracts.inspection.result import Inspection
-from tensorhub_contracts.inspection.unexplained.stored_values import judge_values
 from tensorhub_contracts.inspection.units.grouping import Grouping, group_tensors
 from tensorhub_contracts.inspection.units.tensor_groups import TensorGroups
 from tensorhub_contracts.plugins.installed import installed_registry
@@ -59,6 +57,9 @@ def inspect(
             return refused(source, component, Refusal([adapter]), checkpoint=checkpoint)
         inspection = identify(checkpoint, registry, groups, wanted)
         if inspection.facts is not None and inspection.facts.whole_tree and inspection.accepted:
+            from tensorhub_contracts.checkpoints.stored_bytes import tensor_bytes  # only for FP8 without scales
+            from tensorhub_contracts.inspection.unexplained.stored_values import judge_values
+
             return judge_values(inspection, tensor_bytes(source, checkpoint), asked=wanted is not None)
         return inspection
     finally:

@@ -23,7 +23,7 @@ from tensorhub_contracts.registry.contract import Contract
 State = Literal["proved", "refused", "unjudged"]
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class Unit(Readable):
     """One quantized module: the weight's name and the layout that was proved for it."""
 
@@ -31,7 +31,7 @@ class Unit(Readable):
     layout: UnitLayout
 
 
-@attrs.frozen(repr=False, eq=False)
+@attrs.frozen(slots=False, repr=False, eq=False)
 class Inspection(Readable):
     """The result of an inspection."""
 

@@ -16,7 +16,6 @@ from tensorhub_contracts.inspection.unexplained.unknown_scales import unknown_sc
 from tensorhub_contracts.inspection.units.cache_scales import cache_violations
 from tensorhub_contracts.inspection.units.tensor_groups import TensorGroups
 from tensorhub_contracts.inspection.units.unit_violations import orphan_violations, packed_violations, unit_violations
-from tensorhub_contracts.inspection.wanted import another_instead
 from tensorhub_contracts.inspection.whole_tree import form_violations, marker_violations, numbering_violations
 from tensorhub_contracts.registry.contract import Contract
 
@@ -70,6 +69,8 @@ def contract_violations(candidates: Candidates, contract: Contract, wanted: Cont
         return
     path, matching = candidates.checkpoint.path, candidates.matching_contracts
     if wanted is not None:
+        from tensorhub_contracts.inspection.wanted import another_instead  # the same
+
         yield from another_instead(candidates, wanted)
     if wanted is None and matching and _declaration_is_wanting(candidates, contract):
         yield Violation(

@@ -16,7 +16,7 @@ from tensorhub_contracts.registry.contract import RegistryFile
 COMPILED: Final = "registry.json"
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class CompiledRegistry(Readable):
     """What `registry.toml` says, structured."""
 

@@ -26,7 +26,7 @@ Execution = Literal["eager", "compiled"]
 Undeclared = Literal["never", "allowed", "if-unique"]
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class TensorFacts(Readable):
     """One tensor of a unit: its name pattern, the dtypes it may have and the shapes it may have."""
 
@@ -46,7 +46,7 @@ class TensorFacts(Readable):
         return self.name.partition("}")[2]
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class Form(Readable):
     """One way in which a unit of the contract is written; the tensor with the role `weight` is the primary one."""
 
@@ -72,7 +72,7 @@ class Form(Readable):
         return {role: weight if role == "weight" else stem + tensor.suffix for role, tensor in self.tensors.items()}
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class Marker(Readable):
     """A tensor that says how a checkpoint is stored and is no part of the model; its name is a whole last segment."""
 
@@ -81,7 +81,7 @@ class Marker(Readable):
     shapes: tuple[tuple[int, ...], ...]
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class Requirement(Readable):
     """One key that a declaration must hold. Dots step into objects and `*` stands for every member of one.
 
@@ -99,7 +99,7 @@ class Requirement(Readable):
     absent: bool = False
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class Declares(Readable):
     """What one kind of configuration source must say for a checkpoint to declare the contract.
 
@@ -111,7 +111,7 @@ class Declares(Readable):
     modules: str = ""
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class UnquantizedRule(Readable):
     """Which dtypes the tensors that nothing scales may have: matrices have rank 2 or more, vectors less.
 
@@ -124,7 +124,7 @@ class UnquantizedRule(Readable):
     mixed: bool = False
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class KnownAs(Readable):
     """What another corpus calls the layout: its handle there, and its digest, which is worked out in another way than here."""
 
@@ -134,7 +134,7 @@ class KnownAs(Readable):
     digest: str
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class Contract(Readable):
     """A named tensor layout. `digest` is the SHA-256 of its normative facts; see `normative_facts`."""
 
@@ -171,7 +171,7 @@ class Contract(Readable):
         return bool(self.form)
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class SidecarName(Readable):
     """A sidecar's name: the end of its last dotted segment, what it means, and what it belongs to.
 
@@ -187,7 +187,7 @@ class SidecarName(Readable):
     alone: tuple[str, ...] = ()
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class Payload(Readable):
     """A name that marks a packed weight by itself, whatever lies beside it."""
 
@@ -196,7 +196,7 @@ class Payload(Readable):
     dtypes: tuple[str, ...] = ()
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class ReferenceDequant(Readable):
     """The formula that defines a contract's numbers, and where it rounds."""
 
@@ -205,7 +205,7 @@ class ReferenceDequant(Readable):
     rounding: str
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class LaneBody(Readable):
     """What a decoder may declare that it serves: weights of `elements`, computed with as the body's name says.
 
@@ -219,7 +219,7 @@ class LaneBody(Readable):
     summary: str
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class ConversionEdge(Readable):
     """An edge between contracts: `producible` loses precision and is done ahead of time, `decodable` is exact."""
 
@@ -228,7 +228,7 @@ class ConversionEdge(Readable):
     kind: Literal["producible", "decodable"]
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class Superseded(Readable):
     """A major that is no longer listed: it resolves to `by`, and only for who proves the recorded digest."""
 
@@ -237,7 +237,7 @@ class Superseded(Readable):
     by: str
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class BookkeepingWords(Readable):
     """Words of names that the rule for integers which are no weights takes into account."""
 
@@ -248,7 +248,7 @@ class BookkeepingWords(Readable):
     rotations: tuple[str, ...] = ()
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class ForeignMethod(Readable):
     """A way to quantize that the field knows and no contract describes: for messages, and never read.
 
@@ -263,7 +263,7 @@ class ForeignMethod(Readable):
     marks: tuple[tuple[str, ...], ...] = ()
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class RegistryFile(Readable):
     """The content of `registry.toml`, structured and not yet judged."""
 
@@ -279,7 +279,7 @@ class RegistryFile(Readable):
     method: tuple[ForeignMethod, ...] = ()
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class OwnedContractsFile(Readable):
     """The contracts that a plugin owns, all of one producer, structured and not yet judged."""
 

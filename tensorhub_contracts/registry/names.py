@@ -15,7 +15,7 @@ from tensorhub_contracts.readable import Readable
 _HANDLE = rf"({SEGMENT})\.({SEGMENT})@([1-9][0-9]{{0,8}})\Z"
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class Handle(Readable):
     """The parts of a handle; `str()` gives it back byte for byte."""
 
@@ -60,7 +60,7 @@ _FAMILY_WORD = rf"(?!w[0-9]+a[0-9]+(?:-|\Z)){_WORD}"
 _FAMILY_ALONE = rf"{_FAMILY_WORD}(?:-{_FAMILY_WORD})*\Z"
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class LaneName(Readable):
     """The parts of a lane, of a body (without `execution`) or of a family (with `family` alone); `str()` gives it back.
 

@@ -22,7 +22,7 @@ from tensorhub_contracts.registry.sidecar_names import SidecarNames, ends_in
 Fact = TypeVar("Fact", SidecarName, Payload, ReferenceDequant)
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class OwnedContracts(Readable):
     """The contracts of one producer that a plugin owns, with the sidecar names and dequants that they need.
 

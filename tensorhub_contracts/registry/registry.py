@@ -33,7 +33,7 @@ from tensorhub_contracts.registry.sidecar_names import SidecarNames
 SCHEMA: Final = 1
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class Registry(Readable):
     """The contracts that this installation knows, with the sidecar names that tell layouts apart."""
 

@@ -18,7 +18,7 @@ from tensorhub_contracts.readable import Readable
 _SIZE = re.compile(r"([a-z][a-z_]*)(?:/([1-9][0-9]*))?(?:\^([1-9][0-9]*))?\Z")
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class Dimension(Readable):
     """One dimension of a shape: a symbol divided by `divisor` and rounded up, or a fixed number (symbol is empty).
 

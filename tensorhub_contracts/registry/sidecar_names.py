@@ -10,7 +10,7 @@ from tensorhub_contracts.readable import Readable
 from tensorhub_contracts.registry.contract import Contract, Payload, SidecarName
 
 
-@attrs.frozen(repr=False, cache_hash=True)
+@attrs.frozen(slots=False, repr=False, cache_hash=True)
 class SharedName(Readable):
     """A sidecar of a module that numbered weights share: `{module}` and `suffix`; a weight is `{module}`, `before`, number, `after`."""
 

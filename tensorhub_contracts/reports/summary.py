@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class PrefixRow(Readable):
     """How many tensors lie under a prefix, and of what kind; `units` counts those in the judged contract."""
 
@@ -29,7 +29,7 @@ class PrefixRow(Readable):
     unquantized_dtypes: tuple[str, ...]
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class GridRow(Readable):
     """How many units share one layout; `sidecars` are those beside the scale. No two rows are equal in all but their count."""
 
@@ -44,7 +44,7 @@ class GridRow(Readable):
     sidecars: tuple[Sidecar, ...]
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class ViolationGroup(Readable):
     """Violations that say the same of several objects."""
 

@@ -18,7 +18,7 @@ from tensorhub_contracts.registry.registry import Registry
 _ABSENT: Final = object()
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class Fault(Readable):
     """A requirement that a declaration does not meet."""
 
@@ -29,7 +29,7 @@ class Fault(Readable):
     found: str
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class SourceJudgement(Readable):
     """What one declaration says by itself."""
 
@@ -45,7 +45,7 @@ class SourceJudgement(Readable):
         return frozenset(handle for handle, faults in self.faults.items() if not faults)
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class DeclaredContracts(Readable):
     """Which contracts the declarations of a checkpoint declare."""
 

@@ -9,21 +9,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING
 
 import attrs
 
 from tensorhub_contracts.checkpoints.config_files import DeclarationSource
 from tensorhub_contracts.errors import Violation
 from tensorhub_contracts.inspection.declared.declaration_words import MODULE_LISTS
-from tensorhub_contracts.inspection.remarks.exclusion_patterns import ModulePattern, expression, is_shell_pattern, shell_pattern
 from tensorhub_contracts.readable import Readable
+
+if TYPE_CHECKING:
+    from tensorhub_contracts.inspection.remarks.exclusion_patterns import ModulePattern
 
 #: The attribute of a whole model that holds its parts; files may name the parts without it, as Ministral-3's do.
 _ROOT = "model"
 _REPAIR = "Take the configuration from the export that wrote the weights. The list never changes how bytes are read."
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class ExclusionReport(Readable):
     """What the cross-check found."""
 
@@ -53,7 +56,7 @@ def check_exclusions(
     a name of its own, which an entry may give too, as MiniMax-M2's `e_score_correction_bias` does.
     """
     entries, violations = _entries(sources)
-    literals = [entry for entry in entries if not entry.startswith("re:") and not is_shell_pattern(entry)]
+    literals = [entry for entry in entries if not entry.startswith("re:") and not _is_shell_pattern(entry)]
     patterns, not_evaluated, faults = _patterns(entries, sources)
     violations += faults
     if not entries:
@@ -137,11 +140,15 @@ def _entries(sources: tuple[DeclarationSource, ...]) -> tuple[list[str], list[Vi
 
 def _patterns(entries: list[str], sources: tuple[DeclarationSource, ...]) -> tuple[list[ModulePattern], list[str], list[Violation]]:
     """Return the entries that are patterns, those that are not evaluated, and a violation for each that is not well formed."""
+    if not any(map(_is_pattern, entries)):
+        return [], [], []
+    from tensorhub_contracts.inspection.remarks.exclusion_patterns import expression, shell_pattern  # few lists hold patterns
+
     patterns: list[ModulePattern] = []
     not_evaluated, violations = [], []
     for entry in entries:
         pattern: ModulePattern | None
-        if is_shell_pattern(entry):
+        if _is_shell_pattern(entry):
             pattern = shell_pattern(entry)
         elif entry.startswith("re:"):
             try:
@@ -165,3 +172,12 @@ def _patterns(entries: list[str], sources: tuple[DeclarationSource, ...]) -> tup
         else:
             patterns.append(pattern)
     return patterns, not_evaluated, violations
+
+
+def _is_shell_pattern(entry: str) -> bool:
+    """Whether an entry holds a star, a question mark or a class of characters: none stands in the name of a module."""
+    return not entry.startswith("re:") and not {"*", "?", "["}.isdisjoint(entry)
+
+
+def _is_pattern(entry: str) -> bool:
+    return entry.startswith("re:") or _is_shell_pattern(entry)

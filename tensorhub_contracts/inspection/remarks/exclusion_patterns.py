@@ -18,7 +18,7 @@ from tensorhub_contracts.readable import Readable
 #: Longer patterns are no patterns of modules.
 PATTERN_LENGTH_LIMIT: Final = 1_000
 
-_PLAIN_EXPRESSION = re.compile(r"[\w.\-]*")
+_PLAIN_EXPRESSION = r"[\w.\-]*"
 
 
 class ModulePattern(Protocol):
@@ -32,7 +32,7 @@ class ModulePattern(Protocol):
         """Whether the entry covers a module."""
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class Expression(Readable):
     """A `re:` entry: what stands between its `.*`, each piece without a quantifier."""
 
@@ -53,7 +53,7 @@ class Expression(Readable):
         return True
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class ShellPattern(Readable):
     """An entry with `*` or `?`: what stands between its stars. The last piece ends where a segment does."""
 
@@ -69,11 +69,6 @@ class ShellPattern(Readable):
                 return False
             position = found.end()
         return True
-
-
-def is_shell_pattern(entry: str) -> bool:
-    """Whether an entry holds a star, a question mark or a class of characters: none stands in the name of a module."""
-    return not entry.startswith("re:") and not {"*", "?", "["}.isdisjoint(entry)
 
 
 def shell_pattern(entry: str) -> ShellPattern | None:
@@ -96,7 +91,7 @@ def expression(entry: str) -> Expression | None:
     re.compile(text)
     body = text.removesuffix("$") if not text.endswith("\\$") else text
     plain = body.removeprefix("^").replace("\\.", "").replace(".*", "")
-    if not _PLAIN_EXPRESSION.fullmatch(plain):
+    if not re.fullmatch(_PLAIN_EXPRESSION, plain):
         return None
     pieces = [re.compile(piece) for piece in body.removeprefix("^").split(".*")]
     if body is not text:

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from tensorhub_contracts.inspection.units.tensor_groups import UnitGeometry
 
-_SCALE_WORDS = re.compile(r"scal|absmax|amax|dequant|factor|zero|scb")
-_WORDS = re.compile(r"[a-z0-9]+")
+# Patterns are compiled when they are first used, and kept by `re`: most checkpoints have no name to try.
+_SCALE_WORDS = "scal|absmax|amax|dequant|factor|zero|scb"
+_WORDS = "[a-z0-9]+"
 
 
 def parameters(quantized: Iterable[tuple[UnitGeometry, Iterable[str]]]) -> dict[str, list[tuple[str, str]]]:
@@ -32,10 +33,10 @@ def sharing_name(leaf: str, weights: Iterable[tuple[str, str]]) -> Iterator[str]
     """Yield the parameters that a tensor of this name may belong to: `w1_s` to `w1`, `gate_up_scale` to `gate_up_proj`."""
     listed = list(weights)
     yield from (name for own, name in listed if leaf.startswith((own + "_", own + ":")))
-    if not _SCALE_WORDS.search(leaf.lower()):
+    if not re.search(_SCALE_WORDS, leaf.lower()):
         return
-    words = {word for word in _WORDS.findall(leaf.lower()) if not _SCALE_WORDS.search(word)}
-    yield from (name for own, name in listed if words <= set(_WORDS.findall(own.lower())))
+    words = {word for word in re.findall(_WORDS, leaf.lower()) if not re.search(_SCALE_WORDS, word)}
+    yield from (name for own, name in listed if words <= set(re.findall(_WORDS, own.lower())))
 
 
 class Beside:

@@ -23,8 +23,8 @@ _WIDE: Final = frozenset({"I64", "U64"})
 _MIDDLE: Final = frozenset({"I32", "U32", "I16", "U16"})
 
 #: What the last segment of a name holds if the tensor may scale integers beside it.
-_SCALES = re.compile(r"scal|absmax|amax|zero|scb|codebook|quant|lut|centroid|biases")
-_WORDS = re.compile(r"[a-z]+")
+_SCALES = "scal|absmax|amax|zero|scb|codebook|quant|lut|centroid|biases"
+_WORDS = "[a-z]+"
 
 
 def unexplained(
@@ -67,9 +67,9 @@ class _Scales:
         self._several: set[str] = set()
         for name in (*floats, *units):
             module = _module(name)
-            if module in places and _SCALES.search(_leaf(name).lower()):
+            if module in places and re.search(_SCALES, _leaf(name).lower()):
                 if name in floats and math.prod(floats[name].shape) == 1:
-                    words = {word for word in _WORDS.findall(_leaf(name).lower()) if not _SCALES.search(word)}
+                    words = {word for word in re.findall(_WORDS, _leaf(name).lower()) if not re.search(_SCALES, word)}
                     self._single.setdefault(module, []).append(words)
                 else:
                     self._several.add(module)
@@ -78,14 +78,14 @@ class _Scales:
         """Whether one of them may scale this tensor."""
         if not self._several.isdisjoint((name, _module(name))):
             return True
-        said = set(_WORDS.findall(_leaf(name).lower()))
+        said = set(re.findall(_WORDS, _leaf(name).lower()))
         return any(words <= said for place in (name, _module(name)) for words in self._single.get(place, ()))
 
 
 def _explained(name: str, geometry: Geometry, words: BookkeepingWords, scales: _Scales, *, beside_unit: bool) -> bool:
     """Whether the rule explains a tensor, by its dtype, its rank, its name and what lies beside it."""
     dtype, shape = geometry.dtype, geometry.shape
-    said = set(_WORDS.findall(_leaf(name).lower()))
+    said = set(re.findall(_WORDS, _leaf(name).lower()))
     table = not said.isdisjoint(words.tables)
     if "weight" in _leaf(name).lower():
         return False
@@ -120,7 +120,7 @@ def _is_nameless_table(name: str, geometry: Geometry, words: BookkeepingWords) -
     return (
         geometry.dtype in _WIDE
         and len(geometry.shape) > 1
-        and {*words.tables, *words.masks}.isdisjoint(_WORDS.findall(_leaf(name).lower()))
+        and {*words.tables, *words.masks}.isdisjoint(re.findall(_WORDS, _leaf(name).lower()))
     )
 
 

@@ -31,7 +31,7 @@ _MAGNITUDE = bytes(code & 0x7F for code in range(256))
 _NAN: Final = 0x7F
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class LookedAt(Readable):
     """What the values of one tensor look like: the median of their magnitudes and the largest, zeros and NaN left out."""
 

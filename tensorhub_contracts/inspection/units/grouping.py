@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import attrs
 
 from tensorhub_contracts.checkpoints.geometry import NARROW_FLOAT, PACKED, WIDE_FLOAT, Geometry
 from tensorhub_contracts.inspection.units.growing_units import GrowingUnit, NewUnits, SidecarLists, WithSidecar
-from tensorhub_contracts.inspection.units.numbered_weights import NumberedWeights, Sharing
 from tensorhub_contracts.inspection.units.tensor_groups import Sidecar, TensorGroups, UnitGeometry
 from tensorhub_contracts.registry.contract import SidecarName
 from tensorhub_contracts.registry.owned_sidecars import Held, primaries, settle_owned
 from tensorhub_contracts.registry.sidecar_names import SidecarNames
+
+if TYPE_CHECKING:
+    from tensorhub_contracts.inspection.units.numbered_weights import NumberedWeights, Sharing
+
+
+def _numbered(weights: Iterable[str], sidecar_names: SidecarNames) -> NumberedWeights:
+    from tensorhub_contracts.inspection.units.numbered_weights import NumberedWeights  # only where a sidecar has no weight
+
+    return NumberedWeights(weights, sidecar_names)
 
 
 class Grouping:
@@ -92,14 +101,14 @@ class Grouping:
         # Which batch holds a primary tensor is worked out only if a sidecar is looking for one.
         batch_of = {name: batch for batch in self._batches for name in batch} if self._waiting or self._owned else {}
         self._settle_owned(late, batch_of)
-        numbered = NumberedWeights(batch_of, self._sidecar_names)
+        numbered = _numbered(batch_of, self._sidecar_names) if self._waiting else None
         for name, sidecar, geometry in self._waiting:
             if sidecar.role == "cache-scale":
                 cache_scales.append(name)
             elif not self._attach_late(name, sidecar, geometry, batch_of):
                 if name.removesuffix(sidecar.suffix).rpartition(".")[2] in sidecar.alone:
                     cache_scales.append(name)
-                elif (sharing := numbered.of_sidecar(name, sidecar.suffix)) is not None:
+                elif numbered is not None and (sharing := numbered.of_sidecar(name, sidecar.suffix)) is not None:
                     shared[name] = sharing.weights
                     self._share(sharing, sidecar, geometry, batch_of)
                 elif not sidecar.needs_quantized:

@@ -13,10 +13,10 @@ from tensorhub_contracts.readable import Readable
 from tensorhub_contracts.registry.sidecar_names import SharedName, SidecarNames
 
 #: A number as Python writes it.
-_NUMBER: Final = re.compile("0|[1-9][0-9]{0,8}")
+_NUMBER: Final = "0|[1-9][0-9]{0,8}"
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class Sharing(Readable):
     """The weights that share a sidecar, by their numbers, and what the registry says of their names."""
 
@@ -47,6 +47,6 @@ class NumberedWeights:
         for before, after in ways:
             for weight in self._weights:
                 module, numbered, number = weight.removesuffix(after).rpartition(before)
-                if numbered and weight.endswith(after) and _NUMBER.fullmatch(number):
+                if numbered and weight.endswith(after) and re.fullmatch(_NUMBER, number):
                     found.setdefault((module, before, after), {})[int(number)] = weight
         return found

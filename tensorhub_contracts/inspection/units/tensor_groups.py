@@ -12,7 +12,7 @@ from tensorhub_contracts.readable import Readable
 from tensorhub_contracts.registry.contract import SidecarName
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class Sidecar(Readable):
     """A sidecar of a unit: the suffix of its name that the registry knows, its dtype and its shape.
 
@@ -24,7 +24,7 @@ class Sidecar(Readable):
     shape: tuple[int, ...]
 
 
-@attrs.frozen(repr=False, cache_hash=True)
+@attrs.frozen(slots=False, repr=False, cache_hash=True)
 class UnitGeometry(Readable):
     """What one quantized tensor looks like, without its name. Thousands of units share few geometries: each is judged once.
 
@@ -39,7 +39,7 @@ class UnitGeometry(Readable):
     sidecars: tuple[Sidecar, ...]
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class TensorGroups(Readable):
     """Every tensor of a checkpoint, exactly once: in a unit, an orphan, a cache scale, unquantized or other."""
 

@@ -16,7 +16,7 @@ from tensorhub_contracts.registry.shape_patterns import bind, expand, write_patt
 from tensorhub_contracts.registry.sidecar_names import SidecarNames
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(slots=False, repr=False)
 class Finding(Readable):
     """What is wrong with every unit of a geometry."""
 
@@ -29,7 +29,7 @@ class Finding(Readable):
     remedy: str = ""
 
 
-@attrs.frozen(repr=False, cache_hash=True)
+@attrs.frozen(slots=False, repr=False, cache_hash=True)
 class UnitLayout(Readable):
     """The facts of a unit that was proved to be in a contract; all units of a geometry share one."""
 

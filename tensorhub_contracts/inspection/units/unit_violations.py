@@ -3,31 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from tensorhub_contracts.checkpoints.geometry import Geometry, write_shape
 from tensorhub_contracts.errors import MOST_VIOLATIONS, Violation
 from tensorhub_contracts.inspection.candidates import Candidates
-from tensorhub_contracts.inspection.unexplained.neighbours import Neighbours
 from tensorhub_contracts.inspection.units.tensor_groups import UnitGeometry
 from tensorhub_contracts.inspection.units.unit_matching import Finding, UnitLayout
 from tensorhub_contracts.registry.contract import Contract, Form, TensorFacts
 from tensorhub_contracts.registry.shape_patterns import bind, write_pattern
+
+if TYPE_CHECKING:
+    from tensorhub_contracts.inspection.unexplained.neighbours import Neighbours
 
 
 def unit_violations(candidates: Candidates, contract: Contract) -> Iterator[Violation | int]:
     """Yield what differs from the contract, unit by unit, and how much more does; see `bounded`."""
     room = MOST_VIOLATIONS
     judgements = candidates.judged(contract.handle)
-    neighbours = Neighbours(candidates.checkpoint.shard_of, candidates.registry.sidecar_names)
+    neighbours: Neighbours | None = None
     for geometry, names in candidates.groups.quantized.items():
         judgement = judgements.get(geometry) or (_quantized_in_a_plain_tree(geometry, contract),)
         if not isinstance(judgement, UnitLayout):
+            neighbours = neighbours or _neighbours(candidates)
             resembles = next((handle for handle in candidates.contracts_of(geometry) if handle != contract.handle), "")
             for finding in judgement:
                 for name in names[:room]:
                     yield _unit_violation(candidates, finding, name, resembles, neighbours)
                 yield max(0, len(names) - room)
                 room = max(0, room - len(names))
+
+
+def _neighbours(candidates: Candidates) -> Neighbours:
+    from tensorhub_contracts.inspection.unexplained.neighbours import Neighbours  # only where a unit is wrong
+
+    return Neighbours(candidates.checkpoint.shard_of, candidates.registry.sidecar_names)
 
 
 def orphan_violations(candidates: Candidates) -> Iterator[Violation | int]:
