@@ -106,10 +106,13 @@ def _covering(
     for length in () if last_segments.isdisjoint(segments) else lengths:  # most modules end here
         for start in range(len(segments) - length + 1):
             part = segments[start : start + length]
-            covering = [entry for entry in (wanted.get(part), rootless.get(part) if start == 0 else None) if entry is not None]
-            found += covering
-            if start == 0:
-                anchored.update(covering)
+            if part in wanted:
+                found.append(wanted[part])
+                if start == 0:
+                    anchored.add(wanted[part])
+            if start == 0 and part in rootless:
+                found.append(rootless[part])
+                anchored.add(rootless[part])
     found += [pattern.entry for pattern in patterns if pattern.covers(module)]
     return found
 
